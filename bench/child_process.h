@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "lockstep/base/deadline.h"
+#include "lockstep/base/fd.h"
+
+namespace lockstep::bench {
+
+// A program that runs beside the benchmark and never outlives it: the
+// destructor kills it, and the kernel does when the benchmark itself is killed.
+//
+//   ChildProcess server({"/proc/self/exe", "--serve"});
+//   const std::string port = server.read_line(Deadline::in(10s));
+//
+// Its input is empty, its output comes here, its errors go where ours go.
+//
+// Threads: one at a time. The child lives as long as the thread that starts
+//          it, so start it from main().
+// Errors:  SystemError with ENOENT when there is no such program.
+class ChildProcess {
+ public:
+  struct Options {
+    std::string directory;    // where it runs; empty: here
+    bool keep_output = true;  // false: for a program that is never read from
+  };
+
+  explicit ChildProcess(const std::vector<std::string>& arguments)
+      : ChildProcess(arguments, Options()) {}
+  ChildProcess(const std::vector<std::string>& arguments,
+               const Options& options);
+  ~ChildProcess();
+  ChildProcess(const ChildProcess&) = delete;
+  ChildProcess& operator=(const ChildProcess&) = delete;
+
+  pid_t pid() const { return pid_; }
+  bool is_running();
+
+  // The next line it prints, without its end. Errors: TimeoutError, and
+  // PeerError when it ended first.
+  std::string read_line(Deadline deadline);
+
+ private:
+  pid_t pid_ = -1;  // -1 once it was collected
+  Fd output_;
+};
+
+// A fresh directory, removed with all that is in it.
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory();
+  ~TemporaryDirectory();
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace lockstep::bench

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Everything below the torch line, for programs that link lockstep::comm.
+#include "lockstep/base/bytes.h"
+#include "lockstep/base/deadline.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/future.h"
+#include "lockstep/base/version.h"
+#include "lockstep/store/file_store.h"
+#include "lockstep/store/hash_store.h"
+#include "lockstep/store/prefix_store.h"
+#include "lockstep/store/rendezvous.h"
+#include "lockstep/store/tcp_store.h"
+#include "lockstep/store/tcp_store_server.h"
+#include "lockstep/trace/trace.h"

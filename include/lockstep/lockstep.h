@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Everything, for training programs that link lockstep::lockstep.
+#include "lockstep/comm.h"

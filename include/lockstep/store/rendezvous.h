@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "lockstep/base/deadline.h"
+#include "lockstep/store/store.h"
+
+namespace lockstep {
+
+// Waits in `store` until all `size` ranks have called this. Give each meeting
+// a prefix of its own: a store remembers who came.
+//
+// Every `notice_after` it logs who is missing still.
+//
+// Errors: TimeoutError says how many of how many joined and which are missing;
+//         MismatchError when two processes claim one rank, or ranks disagree
+//         on the size; UsageError when the rank is not below the size.
+void meet(Store& store, int rank, int size, Deadline deadline,
+          Deadline::Duration notice_after = std::chrono::seconds(10));
+
+}  // namespace lockstep

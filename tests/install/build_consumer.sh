@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# build_consumer.sh installed|subdirectory SOURCE BUILD
+# Builds tests/install/consumer against an installed lockstep or its source,
+# and runs it.
+set -euo pipefail
+way=$1 source=$2 build=$3
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+options=()
+if command -v ccache >/dev/null; then
+  options+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+fi
+if [ "$way" = installed ]; then
+  cmake --install "$build" --prefix "$work/prefix" >/dev/null
+  test -x "$work/prefix/bin/lockstep"
+  "$work/prefix/bin/lockstep" --version
+  options+=("-DCMAKE_PREFIX_PATH=$work/prefix")
+else
+  options+=("-DLOCKSTEP_SOURCE=$source")
+fi
+cmake -S "$source/tests/install/consumer" -B "$work/build" -G Ninja \
+  "${options[@]}" >"$work/log" ||
+  { cat "$work/log"; exit 1; }
+cmake --build "$work/build" -j 2 -- --quiet
+"$work/build/app" | grep '^hello from lockstep [0-9]'
+"$work/build/small" | grep '^hello from lockstep [0-9]'

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/deadline.h"
+#include "lockstep/base/fd.h"
+
+namespace lockstep::testing {
+
+// A process that a test starts: its standard output is read line by line. It
+// is killed and waited for when this ends, and dies with the test.
+class Child {
+ public:
+  explicit Child(const std::vector<std::string>& arguments);
+  ~Child();
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  pid_t pid() const { return pid_; }
+
+  // The next line, without its end; nothing at the end of the output or when
+  // the deadline passed.
+  std::optional<std::string> read_line(Deadline deadline);
+  // All lines to the end of the output.
+  std::vector<std::string> read_all(Deadline deadline);
+
+  void signal(int number) const;
+  // Stops it, and returns when it stands.
+  void stop() const;
+  // Waits for its end; the status as waitpid(2) gives it.
+  int wait();
+
+ private:
+  pid_t pid_ = -1;
+  Fd output_;
+  std::string buffered_;
+  std::optional<int> status_;
+};
+
+}  // namespace lockstep::testing
