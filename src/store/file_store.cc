@@ -12,6 +12,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/thread.h"
+#include "lockstep/base/turn.h"
 #include "store/codec.h"
 #include "store/dictionary.h"
 #include "store/file_log.h"
@@ -66,22 +67,23 @@ class FileStore::Impl {
 
   StoreReply execute(const StoreRequest& request, Deadline deadline) {
     const auto allowed = deadline.remaining();
-    std::unique_lock<std::timed_mutex> lock(mutex_, deadline.time());
-    LOCKSTEP_CHECK(lock.owns_lock(), TimeoutError,
-                   "another thread waits for the lock on store file '{}'",
-                   log_->path());
+    std::optional<uint64_t> seen;  // changes when we last tried in vain
     for (;;) {
-      if (auto reply = attempt(request, deadline)) return std::move(*reply);
-      const uint64_t seen = changes_;
-      do {
-        if (deadline.passed()) {
-          detail::throw_store_timeout(request.op, dictionary_.missing(request),
-                                      allowed);
-        }
-        changed_.wait_until(
-            lock, earlier(deadline, Deadline::in(kPollInterval)).time());
-        log_->check_still_there();
-      } while (changes_ == seen && !log_->has_news());
+      auto turn = turn_.take(deadline);
+      LOCKSTEP_CHECK(turn, TimeoutError,
+                     "another thread waits for the lock on store file '{}'",
+                     log_->path());
+      log_->check_still_there();
+      if (seen != changes() || log_->has_news()) {
+        if (auto reply = attempt(request, deadline)) return std::move(*reply);
+        seen = changes();
+      }
+      if (deadline.passed()) {
+        detail::throw_store_timeout(request.op, dictionary_.missing(request),
+                                    allowed);
+      }
+      turn.reset();
+      wait_for_change(*seen, earlier(deadline, Deadline::in(kPollInterval)));
     }
   }
 
@@ -129,7 +131,6 @@ class FileStore::Impl {
   // Tries once; nothing when the request has to wait.
   std::optional<StoreReply> attempt(const StoreRequest& request,
                                     Deadline deadline) {
-    log_->check_still_there();
     if (!is_change(request.op)) {
       if (log_->has_news()) {
         const FileLog::Access access(*log_, FileLog::Access::kShared, deadline);
@@ -162,8 +163,22 @@ class FileStore::Impl {
     }
   }
 
+  uint64_t changes() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return changes_;
+  }
+
+  void wait_for_change(uint64_t seen, Deadline deadline) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait_until(lock, deadline.time(),
+                        [&] { return changes_ != seen; });
+  }
+
   void announce() {
-    ++changes_;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      ++changes_;
+    }
     changed_.notify_all();
   }
 
@@ -213,13 +228,15 @@ class FileStore::Impl {
   }
 
   const int expected_ranks_;
-  std::timed_mutex mutex_;
-  std::condition_variable_any changed_;
-  std::unique_ptr<FileLog> log_ LOCKSTEP_GUARDED_BY(mutex_);
-  Dictionary dictionary_ LOCKSTEP_GUARDED_BY(mutex_);
-  uint64_t changes_ LOCKSTEP_GUARDED_BY(mutex_) = 0;  // made or read
-  int64_t joined_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
-  int64_t left_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
+  Turn turn_;  // whose turn it is to use the log and the contents
+  std::unique_ptr<FileLog> log_ LOCKSTEP_GUARDED_BY(turn_);
+  Dictionary dictionary_ LOCKSTEP_GUARDED_BY(turn_);
+  int64_t joined_ LOCKSTEP_GUARDED_BY(turn_) = 0;
+  int64_t left_ LOCKSTEP_GUARDED_BY(turn_) = 0;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  uint64_t changes_ LOCKSTEP_GUARDED_BY(mutex_) = 0;  // made here or read
 };
 
 FileStore::FileStore(const std::string& path, FileStoreOptions options)

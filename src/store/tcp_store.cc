@@ -13,6 +13,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/thread.h"
+#include "lockstep/base/turn.h"
 #include "store/connection.h"
 #include "store/tcp_connect.h"
 
@@ -109,8 +110,8 @@ class TcpStore::Impl {
   // --- sending --------------------------------------------------------------
 
   void send(ConstBytes message, Deadline deadline) {
-    std::unique_lock<std::timed_mutex> turn(send_mutex_, deadline.time());
-    LOCKSTEP_CHECK(turn.owns_lock(), TimeoutError,
+    const auto turn = sending_.take(deadline);
+    LOCKSTEP_CHECK(turn, TimeoutError,
                    "the store server at {} takes no data; is it running?",
                    to_text(address_));
     {
@@ -238,7 +239,7 @@ class TcpStore::Impl {
 
   const Address address_;
   Socket socket_;
-  std::timed_mutex send_mutex_;        // one message at a time on the wire
+  Turn sending_;                       // one message at a time on the wire
   FrameReader in_{kMostMessageBytes};  // used by whoever is the reader
 
   mutable std::mutex mutex_;

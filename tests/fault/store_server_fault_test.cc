@@ -25,6 +25,13 @@ using namespace std::chrono_literals;
 using testing::Child;
 using ::testing::HasSubstr;
 
+// The address sanitizer keeps what is freed for a while.
+#ifdef __SANITIZE_ADDRESS__
+constexpr long kMostGrowthKib = 400 << 10;
+#else
+constexpr long kMostGrowthKib = 32 << 10;
+#endif
+
 const std::string kSecret = "the job's secret";
 
 // A server in a process of its own.
@@ -225,7 +232,7 @@ TEST(StoreServerFault, AClientThatDoesNotReadIsNotReadFrom) {
     if (!rude.send_some(writer.bytes())) break;
   }
   for (int i = 0; i < 100; ++i) good->add("n", 1);
-  EXPECT_LT(server.memory() - before, 64 << 10);
+  EXPECT_LT(server.memory() - before, 2 * kMostGrowthKib);
 }
 
 TEST(StoreServerFault, TenThousandGarbageConnectionsCostNobodyElse) {
@@ -284,7 +291,7 @@ TEST(StoreServerFault, TenThousandGarbageConnectionsCostNobodyElse) {
   std::cout << calls << " calls beside them, the slowest "
             << slowest.count() * 1e3 << " ms; the server grew by "
             << (highest - before) << " KiB\n";
-  EXPECT_LT(highest - before, 32 << 10);
+  EXPECT_LT(highest - before, kMostGrowthKib);
   EXPECT_LT(slowest.count(), 2.0);
   EXPECT_GT(calls, 10);
 }
