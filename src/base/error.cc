@@ -93,7 +93,7 @@ SystemError::SystemError(const std::string& message, int error_number)
     : Error(ErrorKind::kSystem, message + ": " + system_text(error_number)),
       error_number_(error_number) {}
 
-AbortedError::AbortedError(std::string message, std::exception_ptr cause)
+AbortedError::AbortedError(const std::string& message, std::exception_ptr cause)
     : Error(ErrorKind::kAborted,
             cause ? message + "; cause: " + describe(cause) : message),
       cause_(std::move(cause)) {}

@@ -29,7 +29,7 @@ struct Answer {
 // The most bytes that an encoded request or answer within the limits can have:
 // the payload, a length per key and value, and a few fixed fields.
 inline constexpr size_t kMostEncodedBytes =
-    kMostRequestBytes + 2 * 4 * kMostKeysPerRequest + 64;
+    kMostRequestBytes + 8 * kMostKeysPerRequest + 64;
 
 void encode(const StoreRequest& request, ByteWriter& writer);
 

@@ -239,7 +239,7 @@ class FileStore::Impl {
   uint64_t changes_ LOCKSTEP_GUARDED_BY(mutex_) = 0;  // made here or read
 };
 
-FileStore::FileStore(const std::string& path, FileStoreOptions options)
+FileStore::FileStore(const std::string& path, const FileStoreOptions& options)
     : impl_(std::make_unique<Impl>(path, options)) {}
 
 FileStore::~FileStore() = default;

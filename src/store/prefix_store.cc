@@ -17,7 +17,7 @@ PrefixStore::PrefixStore(std::string prefix, std::shared_ptr<Store> store)
 }
 
 StoreReply PrefixStore::execute(StoreRequest request, Deadline deadline) {
-  for (auto& key : request.keys) key = prefix_ + "/" + key;
+  for (auto& key : request.keys) key.insert(0, prefix_ + "/");
   return store_->call(std::move(request), deadline);
 }
 

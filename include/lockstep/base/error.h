@@ -104,7 +104,7 @@ class SystemError : public Error {
 // Cancelled, because what it belongs to had failed or was closed before.
 class AbortedError : public Error {
  public:
-  explicit AbortedError(std::string message,
+  explicit AbortedError(const std::string& message,
                         std::exception_ptr cause = nullptr);
   // The failure that came first; null when there was none (a plain close).
   const std::exception_ptr& cause() const noexcept { return cause_; }

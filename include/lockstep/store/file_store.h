@@ -40,7 +40,8 @@ struct FileStoreOptions {
 //            is not ours is never written to.
 class FileStore : public Store {
  public:
-  explicit FileStore(const std::string& path, FileStoreOptions options = {});
+  explicit FileStore(const std::string& path,
+                     const FileStoreOptions& options = {});
   ~FileStore() override;
 
  private:
