@@ -7,6 +7,8 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/future.h"
 #include "lockstep/base/version.h"
+#include "lockstep/launch/store_url.h"
+#include "lockstep/launch/world.h"
 #include "lockstep/store/file_store.h"
 #include "lockstep/store/hash_store.h"
 #include "lockstep/store/prefix_store.h"

@@ -14,6 +14,7 @@ MAY_INCLUDE = {
     "trace": ["base"],
     "net": ["base", "trace"],
     "store": ["base", "net", "trace"],
+    "launch": ["base", "net", "store", "trace"],
 }
 ABOVE_TORCH_LINE = []
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")

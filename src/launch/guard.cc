@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/guard.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+namespace {
+
+bool is_marked(const std::string& process, const std::string& launcher_id) {
+  std::ifstream file("/proc/" + process + "/environ", std::ios::binary);
+  if (!file) return false;
+  const std::string wanted = "LOCKSTEP_LAUNCHER=" + launcher_id;
+  std::string entry;
+  while (std::getline(file, entry, '\0')) {
+    if (entry == wanted) return true;
+  }
+  return false;
+}
+
+// Waits for the launcher: a byte means that all is well, the end of the pipe
+// that it was killed.
+[[noreturn]] void watch(int pipe, const std::string& launcher_id) {
+  ::setsid();
+  const int null = ::open("/dev/null", O_RDWR);
+  for (int fd : {0, 1, 2}) ::dup2(null, fd);
+  ::dup2(pipe, 3);
+  ::closefrom(4);
+  for (int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
+    std::signal(number, SIG_IGN);
+  }
+  char byte = 0;
+  ssize_t got = 0;
+  while ((got = ::read(3, &byte, 1)) < 0 && errno == EINTR) {
+  }
+  // What is killed may just have started another: until none is left.
+  while (got == 0 && kill_marked(launcher_id) > 0) ::usleep(5000);
+  ::_exit(0);
+}
+
+}  // namespace
+
+Guard::Guard(const std::string& launcher_id) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw SystemError("no pipe", errno);
+  Fd read_end(ends[0]);
+  pipe_.reset(ends[1]);
+  pid_ = ::fork();
+  if (pid_ < 0) throw SystemError("cannot start a process", errno);
+  if (pid_ == 0) {
+    pipe_.reset();
+    watch(read_end.get(), launcher_id);
+  }
+}
+
+Guard::~Guard() {
+  while (::write(pipe_.get(), "", 1) < 0 && errno == EINTR) {
+  }
+  ::waitpid(pid_, nullptr, 0);
+}
+
+int kill_marked(const std::string& launcher_id) {
+  DIR* processes = ::opendir("/proc");
+  if (processes == nullptr) return 0;
+  int killed = 0;
+  const std::string own = std::to_string(::getpid());
+  while (const dirent* entry = ::readdir(processes)) {
+    const std::string name = entry->d_name;
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    if (name == own || !is_marked(name, launcher_id)) continue;
+    if (::kill(std::atoi(name.c_str()), SIGKILL) == 0) ++killed;
+  }
+  ::closedir(processes);
+  return killed;
+}
+
+}  // namespace lockstep

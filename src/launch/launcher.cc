@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/launch/launcher.h"
+
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "launch/binding.h"
+#include "launch/guard.h"
+#include "launch/nodes.h"
+#include "launch/round.h"
+#include "launch/run_plan.h"
+#include "launch/signals.h"
+#include "launch/supervisor.h"
+#include "lockstep/base/error.h"
+#include "lockstep/launch/secret_file.h"
+#include "lockstep/launch/store_url.h"
+#include "lockstep/net/listener.h"
+#include "lockstep/store/tcp_store_server.h"
+
+namespace lockstep {
+
+using namespace std::chrono_literals;
+
+namespace {
+
+// Node 0 serves the store: it outlives every rank.
+std::shared_ptr<Store> open_job_store(const RunOptions& options,
+                                      const std::string& secret,
+                                      Address& address) {
+  StoreUrlOptions url;
+  url.secret = secret;
+  url.timeout = options.timeout;
+  url.linger = 0s;  // Nodes::leave() has seen to it
+  if (options.node_rank != 0) {
+    return open_store("tcp://" + to_text(address), url);
+  }
+  return serve_store(address, url);
+}
+
+int free_port() {
+  return Listener(resolve({"0.0.0.0", 0}, Deadline::in(1s)).at(0))
+      .address()
+      .port();
+}
+
+void make_log_dir(const std::string& path) {
+  if (path.empty()) return;
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) {
+    throw SystemError(fmt::format("cannot make the log directory '{}'", path),
+                      error.value());
+  }
+}
+
+class Launcher {
+ public:
+  explicit Launcher(const RunOptions& options)
+      : options_(options),
+        machine_(find_machine()),
+        plan_(make_run_plan(options, machine_)),
+        id_(make_secret().substr(0, 16)) {}
+
+  int run() {
+    if (options_.dry_run) return dry_run();
+    if (!plan_.note.empty()) say(plan_.note);
+    make_log_dir(options_.log_dir);
+    const std::string secret = options_.nodes == 1
+                                   ? make_secret()
+                                   : read_secret_file(options_.secret_file);
+    const Guard guard(id_);
+    // What a rank's children leave behind becomes ours to reap.
+    ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+    Signals signals;
+    Address address = plan_.rendezvous;
+    auto store = open_job_store(options_, secret, address);
+    Nodes nodes(store, options_.node_rank, options_.nodes);
+    const auto layout = nodes.join(plan_.ranks, id_, free_port(),
+                                   Deadline::in(options_.timeout));
+    job_.first_rank = layout.first_rank;
+    job_.world_size = layout.world_size;
+    job_.master_port = layout.master_port;
+    job_.store_url = "tcp://" + to_text(address);
+    job_.secret = secret;
+    job_.launcher_id = id_;
+    int exit_code = 0;
+    for (int round = 0;; ++round) {
+      exit_code = run_one(round, layout.run_prefix, *store, nodes, signals);
+      if (exit_code == 0 || interrupted_ || round == options_.max_restarts) {
+        break;
+      }
+      say(fmt::format("starting again: round {} of {}", round + 2,
+                      options_.max_restarts + 1));
+    }
+    nodes.leave();
+    out_.give_up();
+    err_.give_up();
+    return exit_code;
+  }
+
+ private:
+  int run_one(int round, const std::string& run_prefix, Store& store,
+              Nodes& nodes, Signals& signals) {
+    job_.round = round;
+    job_.run_id = fmt::format("{}.{}", run_prefix, round);
+    if (options_.node_rank == 0) lockstep::begin_round(store, job_.run_id);
+    nodes.begin_round(round);
+    const auto end =
+        run_round(rank_plans(options_, plan_, job_), options_.grace, signals,
+                  nodes.stop_fd(), out_, err_);
+    clean_up();
+    std::string report;
+    int exit_code = 0;
+    if (end.interrupted_by != 0) {
+      interrupted_ = true;
+      exit_code = 128 + end.interrupted_by;
+      report = fmt::format("interrupted by {}\n",
+                           to_text(Ending{0, end.interrupted_by, false}));
+    } else if (end.failure) {
+      exit_code = end.failure->ending.exit_code();
+      report = to_text(*end.failure);
+    }
+    const auto verdict = nodes.end_round(round, report, exit_code,
+                                         Deadline::in(options_.grace + 10s));
+    if (end.failure) say(report);
+    if (!verdict.report.empty()) say("on another host: " + verdict.report);
+    return verdict.exit_code;
+  }
+
+  // Processes that left their rank's group are found by their environment.
+  void clean_up() const {
+    while (kill_marked(id_) > 0) ::usleep(2000);
+    while (::waitpid(-1, nullptr, WNOHANG) > 0) {
+    }
+  }
+
+  int dry_run() {
+    job_.world_size = plan_.ranks * options_.nodes;
+    job_.first_rank = plan_.ranks * options_.node_rank;
+    job_.store_url = "tcp://" + to_text(plan_.rendezvous);
+    job_.run_id = id_ + ".0";
+    job_.launcher_id = id_;
+    for (const auto& rank : rank_plans(options_, plan_, job_)) {
+      out_.write(describe(rank, options_, plan_, job_));
+    }
+    if (!plan_.note.empty()) say(plan_.note);
+    return 0;
+  }
+
+  void say(const std::string& text) {
+    err_.write("lockstep: " + text + (text.back() == '\n' ? "" : "\n"));
+  }
+
+  const RunOptions& options_;
+  const Machine machine_;
+  const RunPlan plan_;
+  const std::string id_;  // of this launcher; node 0's is the job's
+  JobFacts job_;
+  bool interrupted_ = false;
+  Stream out_{STDOUT_FILENO};
+  Stream err_{STDERR_FILENO};
+};
+
+}  // namespace
+
+int run(const RunOptions& options) { return Launcher(options).run(); }
+
+}  // namespace lockstep

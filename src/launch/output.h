@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/bytes.h"
+#include "lockstep/base/fd.h"
+#include "lockstep/base/thread.h"
+#include "lockstep/base/turn.h"
+
+namespace lockstep {
+
+// Cuts a stream into lines; a line longer than `most_bytes` is handed out in
+// pieces, so memory stays bounded.
+class LineSplitter {
+ public:
+  using Handler = std::function<void(const std::string& line)>;
+  explicit LineSplitter(size_t most_bytes = 1 << 20) : most_(most_bytes) {}
+
+  // Calls `handle` with each line, without its end.
+  void feed(ConstBytes bytes, const Handler& handle);
+  // What is left without an end, if anything.
+  void finish(const Handler& handle);
+
+ private:
+  const size_t most_;
+  std::string partial_;
+};
+
+// One of the launcher's own streams, shared by all ranks: texts come out
+// whole. A reader that is slow holds back the ranks that write, never the
+// launcher itself.
+class Stream {
+ public:
+  explicit Stream(int fd) : fd_(fd) {}
+
+  // False when nobody reads any more, or give_up() was called.
+  bool write(const std::string& text);
+  bool is_terminal() const;
+
+  // From now on nothing waits for the reader: for the end of the job.
+  void give_up() { given_up_ = true; }
+
+ private:
+  const int fd_;
+  Turn turn_;
+  std::atomic<bool> given_up_{false};
+};
+
+// Takes what one rank prints, on a thread of its own: to the launcher's
+// streams with a prefix, to the rank's log file, and into a short memory of
+// its last lines.
+//
+// Threads: last_lines() from any thread; the rest from the owner's.
+class RankOutput {
+ public:
+  struct Options {
+    int rank = 0;
+    bool prefix = true;
+    std::string log_path;  // empty: no log
+  };
+
+  // Reads `out` and `err` until both end, or finish().
+  RankOutput(Options options, Fd out, Fd err, Stream& to_out, Stream& to_err);
+  ~RankOutput() { finish(); }
+  RankOutput(const RankOutput&) = delete;
+  RankOutput& operator=(const RankOutput&) = delete;
+
+  // The rank is gone: takes what has arrived already and ends, even if a
+  // process it left behind keeps the pipe open.
+  void finish();
+
+  std::vector<std::string> last_lines() const;
+
+ private:
+  struct Source {
+    Fd fd;
+    Stream& to;
+    std::string prefix;
+    LineSplitter lines;
+  };
+
+  void read_all();
+  bool read_some(Source& source);
+  void print(Source& source, const std::vector<std::string>& lines);
+
+  const Options options_;
+  Fd log_;
+  std::vector<Source> sources_;
+  EventFd finish_;
+
+  mutable std::mutex mutex_;
+  std::deque<std::string> last_lines_ LOCKSTEP_GUARDED_BY(mutex_);
+  Thread thread_;  // last: it uses all of the above
+};
+
+}  // namespace lockstep

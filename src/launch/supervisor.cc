@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/supervisor.h"
+
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <fstream>
+
+#include <fmt/format.h>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+
+using namespace std::chrono_literals;
+
+namespace {
+
+// How often the kernel has killed a process for lack of memory.
+long oom_kills() {
+  std::ifstream file("/proc/vmstat");
+  std::string name;
+  long count = 0;
+  while (file >> name >> count) {
+    if (name == "oom_kill") return count;
+  }
+  return 0;
+}
+
+std::string host_name() {
+  char name[HOST_NAME_MAX + 1] = "";
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
+class Supervisor {
+ public:
+  Supervisor(const std::vector<RankPlan>& plans,
+             std::chrono::milliseconds grace, Signals& signals, int stop,
+             Stream& out, Stream& err)
+      : grace_(grace), signals_(signals), stop_(stop) {
+    for (const auto& plan : plans) {
+      RankProcess process(plan.command);
+      Fd from_out = process.take_out();
+      Fd from_err = process.take_err();
+      ranks_.push_back(
+          {plan.rank, plan.output.log_path, std::move(process),
+           std::make_unique<RankOutput>(plan.output, std::move(from_out),
+                                        std::move(from_err), out, err),
+           false});
+    }
+  }
+
+  RoundEnd run() {
+    while (wait_for_something()) {
+      for (auto& rank : ranks_) {
+        if (!rank.ended) check(rank);
+      }
+      while (const auto number = signals_.next()) on_signal(*number);
+      if (kill_at_ && kill_at_->passed()) kill_all();
+    }
+    return std::move(end_);
+  }
+
+ private:
+  struct Rank {
+    int rank;
+    std::string log_path;
+    RankProcess process;
+    std::unique_ptr<RankOutput> output;
+    bool ended;
+  };
+
+  // False when all have ended. A rank's end makes its handle readable.
+  bool wait_for_something() {
+    std::vector<pollfd> entries = {{signals_.fd(), POLLIN, 0}};
+    if (!end_.stopped) entries.push_back({stop_, POLLIN, 0});
+    const size_t others = entries.size();
+    for (const auto& rank : ranks_) {
+      if (!rank.ended) entries.push_back({rank.process.handle(), POLLIN, 0});
+    }
+    if (entries.size() == others) return false;
+    const auto until = kill_at_.value_or(Deadline::in(1h));
+    if (::poll(entries.data(), entries.size(), until.poll_timeout()) > 0 &&
+        others == 2 && entries[1].revents != 0) {
+      end_.stopped = true;
+      end_all(SIGTERM);
+    }
+    return true;
+  }
+
+  void check(Rank& rank) {
+    const auto ending = rank.process.reap();
+    if (!ending) return;
+    rank.ended = true;
+    rank.output->finish();
+    if (ending->is_success() || is_ending()) return;
+    Failure failure;
+    failure.rank = rank.rank;
+    failure.host = host_name();
+    failure.pid = rank.process.pid();
+    failure.ending = *ending;
+    failure.after = Deadline::Clock::now() - start_;
+    failure.last_lines = rank.output->last_lines();
+    failure.log_path = rank.log_path;
+    failure.out_of_memory =
+        ending->signal == SIGKILL && oom_kills() > oom_kills_before_;
+    end_.failure = failure;
+    end_all(SIGTERM);
+  }
+
+  void on_signal(int number) {
+    if (end_.interrupted_by != 0) return kill_all();  // said twice: at once
+    end_.interrupted_by = number;
+    end_all(number);
+  }
+
+  bool is_ending() const { return kill_at_.has_value(); }
+
+  void end_all(int number) {
+    if (is_ending()) return;
+    for (const auto& rank : ranks_) {
+      rank.process.signal(number);
+      rank.process.signal(SIGCONT);  // a stopped one would not hear it
+    }
+    kill_at_ = Deadline::in(grace_);
+  }
+
+  void kill_all() {
+    for (const auto& rank : ranks_) rank.process.signal(SIGKILL);
+    kill_at_ = Deadline::in(1h);
+  }
+
+  const std::chrono::milliseconds grace_;
+  Signals& signals_;
+  const int stop_;
+  const Deadline::Clock::time_point start_ = Deadline::Clock::now();
+  const long oom_kills_before_ = oom_kills();
+  std::vector<Rank> ranks_;
+  std::optional<Deadline> kill_at_;  // set once the end has begun
+  RoundEnd end_;
+};
+
+}  // namespace
+
+std::string to_text(const Failure& failure) {
+  std::string text = fmt::format(
+      "rank {} failed: {}{}, {} after the start (host {}, pid {})\n",
+      failure.rank, to_text(failure.ending),
+      failure.out_of_memory ? ", perhaps out of memory" : "",
+      to_text(failure.after), failure.host, failure.pid);
+  if (failure.last_lines.empty()) {
+    text += "  it had printed nothing\n";
+  } else {
+    text += "  its last lines:\n";
+    for (const auto& line : failure.last_lines) text += "    | " + line + "\n";
+  }
+  if (!failure.log_path.empty()) {
+    text += fmt::format("  its log: {}\n", failure.log_path);
+  }
+  return text;
+}
+
+RoundEnd run_round(const std::vector<RankPlan>& plans,
+                   std::chrono::milliseconds grace, Signals& signals, int stop,
+                   Stream& out, Stream& err) {
+  return Supervisor(plans, grace, signals, stop, out, err).run();
+}
+
+}  // namespace lockstep
