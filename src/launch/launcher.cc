@@ -14,7 +14,6 @@
 #include "launch/binding.h"
 #include "launch/guard.h"
 #include "launch/nodes.h"
-#include "launch/round.h"
 #include "launch/run_plan.h"
 #include "launch/signals.h"
 #include "launch/supervisor.h"
@@ -92,7 +91,7 @@ class Launcher {
     job_.launcher_id = id_;
     int exit_code = 0;
     for (int round = 0;; ++round) {
-      exit_code = run_one(round, layout.run_prefix, *store, nodes, signals);
+      exit_code = run_one(round, layout.run_prefix, nodes, signals);
       if (exit_code == 0 || interrupted_ || round == options_.max_restarts) {
         break;
       }
@@ -106,12 +105,11 @@ class Launcher {
   }
 
  private:
-  int run_one(int round, const std::string& run_prefix, Store& store,
-              Nodes& nodes, Signals& signals) {
+  int run_one(int round, const std::string& run_prefix, Nodes& nodes,
+              Signals& signals) {
     job_.round = round;
     job_.run_id = fmt::format("{}.{}", run_prefix, round);
-    if (options_.node_rank == 0) lockstep::begin_round(store, job_.run_id);
-    nodes.begin_round(round);
+    nodes.begin_round(round, job_.run_id, Deadline::in(options_.timeout));
     const auto end =
         run_round(rank_plans(options_, plan_, job_), options_.grace, signals,
                   nodes.stop_fd(), out_, err_);

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "launch/round.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 
@@ -85,8 +86,14 @@ Nodes::Layout Nodes::join(int ranks, const std::string& run_prefix,
   return layout;
 }
 
-void Nodes::begin_round(int round) {
+void Nodes::begin_round(int round, const std::string& run_id,
+                        Deadline deadline) {
+  if (node_rank_ == 0) {
+    lockstep::begin_round(*store_, run_id);
+    store_->set(key(round, "begun"), "");
+  }
   if (is_alone()) return;
+  store_->wait({key(round, "begun")}, deadline);
   watching_ = false;
   watcher_.join();
   stop_.drain();

@@ -39,9 +39,10 @@ class Nodes {
   Layout join(int ranks, const std::string& run_prefix, int master_port,
               Deadline deadline);
 
-  // Watches round `round`: stop_fd() becomes readable when another host fails
-  // or vanishes.
-  void begin_round(int round);
+  // Begins round `round` everywhere: node 0 writes its run id into the store,
+  // the others wait for that. From then on stop_fd() becomes readable when
+  // another host fails or vanishes.
+  void begin_round(int round, const std::string& run_id, Deadline deadline);
   int stop_fd() const { return stop_.fd(); }
 
   // Tells how the round ended here, waits until it has ended everywhere, and

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "launch/place.h"
+#include "launch/rank0_store.h"
 #include "launch/round.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
@@ -53,29 +54,6 @@ std::string file_name_of(std::string job_id) {
   return "lockstep-" + job_id;
 }
 
-// Rank 0 serves, the others connect: for launchers that give no store.
-std::shared_ptr<Store> store_at_rank_0(const Place& place,
-                                       StoreUrlOptions options) {
-  Address address{place.is_one_host() ? "127.0.0.1" : place.master_host, 0};
-  LOCKSTEP_CHECK(
-      !address.host.empty(), UsageError,
-      "the ranks run on several hosts, and {} does not say where "
-      "rank 0 is; set MASTER_ADDR and MASTER_PORT, or LOCKSTEP_STORE",
-      to_text(place.starter));
-  LOCKSTEP_CHECK(place.is_one_host() || !options.secret.empty(), UsageError,
-                 "the ranks run on several hosts and need a secret: put one "
-                 "in a file that only you can read, on every host, and name it "
-                 "in LOCKSTEP_SECRET_FILE");
-  const int64_t port =
-      env::integer("LOCKSTEP_PORT").value_or(place.master_port + 1);
-  LOCKSTEP_CHECK(port > 0 && port <= 65535, UsageError,
-                 "port {} for the store is out of range; set LOCKSTEP_PORT",
-                 port);
-  address.port = static_cast<uint16_t>(port);
-  if (place.rank == 0) return serve_store(address, options);
-  return open_store("tcp://" + to_text(address), options);
-}
-
 std::shared_ptr<Store> find_store(const Place& place,
                                   const WorldOptions& given) {
   if (given.store) return given.store;
@@ -96,13 +74,13 @@ std::shared_ptr<Store> find_store(const Place& place,
           "LOCKSTEP_STORE, or start the program with `lockstep run`",
           place.rank, place.size));
     case Starter::kTorchrun:
-      return store_at_rank_0(place, options);
+      return open_rank0_store(place, options);
     case Starter::kOpenMpi:
     case Starter::kMpich:
     case Starter::kSlurm:
       break;
   }
-  if (!place.is_one_host()) return store_at_rank_0(place, options);
+  if (!place.is_one_host()) return open_rank0_store(place, options);
   return open_store(
       "file://" + run_time_directory() + "/" + file_name_of(place.job_id),
       options);

@@ -13,7 +13,7 @@
 
 namespace lockstep::testing {
 
-Child::Child(const std::vector<std::string>& arguments) {
+Child::Child(const std::vector<std::string>& arguments, bool with_errors) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("pipe");
   output_.reset(ends[0]);
@@ -22,6 +22,9 @@ Child::Child(const std::vector<std::string>& arguments) {
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
   ::posix_spawn_file_actions_adddup2(&actions, write_end.get(), 1);
+  if (with_errors) {
+    ::posix_spawn_file_actions_adddup2(&actions, write_end.get(), 2);
+  }
   std::vector<char*> argv;
   for (const auto& argument : arguments) {
     argv.push_back(const_cast<char*>(argument.c_str()));

@@ -12,11 +12,12 @@
 
 namespace lockstep::testing {
 
-// A process that a test starts: its standard output is read line by line. It
-// is killed and waited for when this ends, and dies with the test.
+// A process that a test starts: what it prints, on request errors too, is read
+// line by line. It is killed and waited for when this ends.
 class Child {
  public:
-  explicit Child(const std::vector<std::string>& arguments);
+  explicit Child(const std::vector<std::string>& arguments,
+                 bool with_errors = false);
   ~Child();
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;

@@ -103,6 +103,21 @@ int running_threads() {
   return warm ? entries_in("/proc/self/task") : 0;
 }
 
+std::vector<int> processes_with(const std::string& entry) {
+  std::vector<int> found;
+  for (const auto& process : fs::directory_iterator("/proc")) {
+    const std::string name = process.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    std::ifstream environment(process.path() / "environ", std::ios::binary);
+    std::string one;
+    while (std::getline(environment, one, '\0')) {
+      if (one == entry) found.push_back(std::stoi(name));
+    }
+  }
+  found.erase(std::remove(found.begin(), found.end(), ::getpid()), found.end());
+  return found;
+}
+
 std::string read_file(const std::string& path) {
   std::ostringstream text;
   text << std::ifstream(path, std::ios::binary).rdbuf();

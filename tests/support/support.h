@@ -60,6 +60,10 @@ void raise_descriptor_limit();
 int open_descriptors();
 int running_threads();
 
+// The processes, other than this one, that have `entry` (NAME=value) in their
+// environment.
+std::vector<int> processes_with(const std::string& entry);
+
 std::string read_file(const std::string& path);
 void write_file(const std::string& path, const std::string& contents);
 
