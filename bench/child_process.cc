@@ -58,6 +58,7 @@ ChildProcess::ChildProcess(const std::vector<std::string>& arguments,
                            const Options& options) {
   std::vector<std::string> words = arguments;
   std::vector<char*> pointers;
+  pointers.reserve(words.size() + 1);
   for (auto& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
   const char* directory =

@@ -4,6 +4,10 @@
 // Every client is a thread with a connection of its own and one request in
 // flight: it sets a key, then gets it back and looks at what it got. Both
 // servers are processes of their own, on loopback TCP. More is better.
+//
+// In the case "set+get" threads run where the system puts them: what a program
+// sees, and at its mercy. In "set+get/core" server and clients share one core:
+// what a pair costs, all in all, and much steadier.
 #include <unistd.h>
 
 #include <atomic>
@@ -14,6 +18,7 @@
 
 #include <fmt/format.h>
 
+#include "binding.h"
 #include "child_process.h"
 #include "lockstep/base/error.h"
 #include "lockstep/store/tcp_store.h"
@@ -28,7 +33,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kMeasureTime = 300ms;
+constexpr auto kMeasureTime = 100ms;  // twice per round for each of both
 const std::string kValue(32, 'v');
 
 std::string key_of(int client) { return fmt::format("client/{}/key", client); }
@@ -68,13 +73,14 @@ std::vector<Pair> connect_to_redis(uint16_t port, int clients) {
 // Operations per second of all clients together, from the moment they start
 // together until the last has its last answer.
 double measure(const std::vector<Pair>& clients) {
-  std::promise<void> start;
-  const std::shared_future<void> started = start.get_future().share();
   std::atomic<bool> stop{false};
-  std::vector<std::future<int64_t>> counts;
+  std::vector<std::future<int64_t>> counts;  // joins its threads at the end
+  std::promise<void> start;  // goes first: if never kept, no thread starts
+  const std::shared_future<void> started = start.get_future().share();
+  counts.reserve(clients.size());
   for (const Pair& pair : clients) {
     counts.push_back(std::async(std::launch::async, [&pair, &stop, started] {
-      started.wait();
+      started.get();
       int64_t count = 0;
       for (; !stop.load(std::memory_order_relaxed); count += 2) pair();
       return count;
@@ -99,23 +105,34 @@ int serve() {
   for (;;) ::pause();
 }
 
-void run_store(Report& report) {
+uint16_t port_of(ChildProcess& server) {
+  return static_cast<uint16_t>(std::stoi(server.read_line(Deadline::in(10s))));
+}
+
+// All client counts, each against servers of this case's own.
+void run_case(const std::string& name, const std::string& where,
+              Report& report) {
   ChildProcess server({"/proc/self/exe", "--serve"});
-  const auto port =
-      static_cast<uint16_t>(std::stoi(server.read_line(Deadline::in(10s))));
+  const uint16_t port = port_of(server);
   const RedisServer redis;
-  report.note(fmt::format("operations per second, {} rounds of {} ms each",
-                          report.rounds(), kMeasureTime.count()));
-  report.note("ours: TcpStoreServer, TcpStore; a connection per client");
-  report.note("rival: " + redis.settings());
+  report.note(fmt::format("{}: {}; rival: {}", name, where, redis.settings()));
   for (const int clients : {1, 8, 64}) {
     const auto ours = connect_to_ours(port, clients);
     const auto rival = connect_to_redis(redis.port(), clients);
     const auto result = compare(
         report.rounds(), Better::kMore, [&] { return measure(ours); },
         [&] { return measure(rival); });
-    report.add({"set+get", "redis", kValue.size(), clients, result});
+    report.add({name, "redis", kValue.size(), clients, result});
   }
+}
+
+void run_store(Report& report) {
+  report.note(fmt::format("operations per second, {} rounds of 2 x {} ms each",
+                          report.rounds(), kMeasureTime.count()));
+  report.note("ours: TcpStoreServer, TcpStore; a TCP connection per client");
+  run_case("set+get", "bound to no core", report);
+  const Binding one_core(allowed_cpus().back());
+  run_case("set+get/core", "servers and clients bound to one core", report);
 }
 
 }  // namespace

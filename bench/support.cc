@@ -30,15 +30,10 @@ Comparison compare(int rounds, Better better, const Measure& ours,
   rival();
   std::vector<double> our_values, rival_values, ratios;
   for (int round = 0; round < rounds; ++round) {
-    double mine = 0;
-    double theirs = 0;
-    if (round % 2 == 0) {
-      mine = ours();
-      theirs = rival();
-    } else {
-      theirs = rival();
-      mine = ours();
-    }
+    double mine = ours();
+    double theirs = rival();
+    theirs = (theirs + rival()) / 2;
+    mine = (mine + ours()) / 2;
     our_values.push_back(mine);
     rival_values.push_back(theirs);
     ratios.push_back(better == Better::kMore ? mine / theirs : theirs / mine);
@@ -73,12 +68,12 @@ void Report::note(const std::string& line) const {
 void Report::add(Row row) {
   const Comparison& result = row.result;
   if (rows_.empty()) {
-    fmt::print("{:<10}{:<8}{:>10}{:>6} {:>12}{:>12} {:>7}  {:<14}{}\n", "case",
+    fmt::print("{:<14}{:<8}{:>10}{:>6} {:>12}{:>12} {:>7}  {:<14}{}\n", "case",
                "rival", "bytes", "ranks", "ours", "rival", "ratio",
                "lowest-highest", "  best ours/rival");
   }
   fmt::print(
-      "{:<10}{:<8}{:>10}{:>6} {:>12.6g}{:>12.6g} {:>7.3f}  {:>6.3f}-{:<7.3f}"
+      "{:<14}{:<8}{:>10}{:>6} {:>12.6g}{:>12.6g} {:>7.3f}  {:>6.3f}-{:<7.3f}"
       "  {:.6g}/{:.6g}\n",
       row.name, row.rival, row.bytes, row.ranks, result.ours, result.rival,
       result.ratio, result.lowest_ratio, result.highest_ratio, result.best_ours,

@@ -31,9 +31,10 @@ struct Comparison {
   double highest_ratio = 0;
 };
 
-// One round measures both, one right after the other, so that what disturbs
-// the machine disturbs both; who goes first alternates. An uncounted round
-// comes first, to warm up.
+// One round measures ours, the rival twice, then ours again, and takes the mean
+// of each: what disturbs the machine disturbs both, and neither gains from
+// coming first or from what ran just before, which on a small machine decides
+// on which core a thread wakes. An uncounted round comes first, to warm up.
 using Measure = std::function<double()>;
 Comparison compare(int rounds, Better better, const Measure& ours,
                    const Measure& rival);

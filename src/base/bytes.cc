@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/base/bytes.h"
 
+#include <endian.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -35,12 +37,9 @@ std::string to_printable(ConstBytes bytes, size_t most) {
 }
 
 ByteWriter& ByteWriter::integer(uint64_t value, int width) {
-  std::byte digits[8];
-  for (int i = 0; i < width; ++i) {
-    digits[i] = static_cast<std::byte>(value >> (8 * (width - 1 - i)));
-  }
-  bytes_.insert(bytes_.end(), digits, digits + width);
-  return *this;
+  const uint64_t digits = ::htobe64(value);
+  return raw({reinterpret_cast<const std::byte*>(&digits) + 8 - width,
+              static_cast<size_t>(width)});
 }
 
 ByteWriter& ByteWriter::raw(ConstBytes bytes) {
@@ -71,11 +70,12 @@ ConstBytes ByteReader::raw(size_t size) {
 }
 
 uint64_t ByteReader::integer(size_t width) {
-  uint64_t value = 0;
-  for (std::byte byte : raw(width)) {
-    value = value << 8 | std::to_integer<uint64_t>(byte);
-  }
-  return value;
+  const ConstBytes field = raw(width);
+  if (field.empty()) return 0;
+  uint64_t digits = 0;
+  std::memcpy(reinterpret_cast<std::byte*>(&digits) + 8 - field.size(),
+              field.data(), field.size());
+  return ::be64toh(digits);
 }
 
 }  // namespace lockstep

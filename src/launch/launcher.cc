@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <filesystem>
 #include <memory>
 
@@ -71,45 +72,54 @@ class Launcher {
     if (options_.dry_run) return dry_run();
     if (!plan_.note.empty()) say(plan_.note);
     make_log_dir(options_.log_dir);
-    const std::string secret = options_.nodes == 1
-                                   ? make_secret()
-                                   : read_secret_file(options_.secret_file);
+    job_.secret = options_.nodes == 1 ? make_secret()
+                                      : read_secret_file(options_.secret_file);
     const Guard guard(id_);
     // What a rank's children leave behind becomes ours to reap.
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
     Signals signals;
-    Address address = plan_.rendezvous;
-    auto store = open_job_store(options_, secret, address);
-    Nodes nodes(store, options_.node_rank, options_.nodes);
-    const auto layout = nodes.join(plan_.ranks, id_, free_port(),
-                                   Deadline::in(options_.timeout));
-    job_.first_rank = layout.first_rank;
-    job_.world_size = layout.world_size;
-    job_.master_port = layout.master_port;
-    job_.store_url = "tcp://" + to_text(address);
-    job_.secret = secret;
-    job_.launcher_id = id_;
     int exit_code = 0;
-    for (int round = 0;; ++round) {
-      exit_code = run_one(round, layout.run_prefix, nodes, signals);
-      if (exit_code == 0 || interrupted_ || round == options_.max_restarts) {
-        break;
-      }
-      say(fmt::format("starting again: round {} of {}", round + 2,
-                      options_.max_restarts + 1));
+    try {
+      exit_code = run_rounds(signals);
+    } catch (const AbortedError&) {
+      exit_code = 128 + interrupted_by_;  // before or between rounds
     }
-    nodes.leave();
     out_.give_up();
     err_.give_up();
     return exit_code;
   }
 
  private:
-  int run_one(int round, const std::string& run_prefix, Nodes& nodes,
-              Signals& signals) {
-    job_.round = round;
-    job_.run_id = fmt::format("{}.{}", run_prefix, round);
-    nodes.begin_round(round, job_.run_id, Deadline::in(options_.timeout));
+  int run_rounds(Signals& signals) {
+    Address address = plan_.rendezvous;
+    auto store = open_job_store(options_, job_.secret, address);
+    Nodes nodes(store, options_.node_rank, options_.nodes, [&] {
+      if (const auto number = signals.next()) interrupted_by_ = *number;
+      return interrupted_by_ != 0;
+    });
+    const auto layout =
+        nodes.join({plan_.ranks, options_.max_restarts, id_, free_port()},
+                   Deadline::in(options_.timeout));
+    job_.first_rank = layout.first_rank;
+    job_.world_size = layout.world_size;
+    job_.master_port = layout.master_port;
+    job_.store_url = "tcp://" + to_text(address);
+    job_.launcher_id = id_;
+    for (job_.round = 0;; ++job_.round) {
+      job_.run_id = fmt::format("{}.{}", layout.job_id, job_.round);
+      const auto verdict = run_one(nodes, signals);
+      if (verdict.exit_code == 0 || verdict.is_last || interrupted_by_ != 0 ||
+          job_.round == options_.max_restarts) {
+        nodes.leave();
+        return verdict.exit_code;
+      }
+      say(fmt::format("starting again: restart {} of {}", job_.round + 1,
+                      options_.max_restarts));
+    }
+  }
+
+  Nodes::Verdict run_one(Nodes& nodes, Signals& signals) {
+    nodes.begin_round(job_.round, job_.run_id, Deadline::in(options_.timeout));
     const auto end =
         run_round(rank_plans(options_, plan_, job_), options_.grace, signals,
                   nodes.stop_fd(), out_, err_);
@@ -117,19 +127,22 @@ class Launcher {
     std::string report;
     int exit_code = 0;
     if (end.interrupted_by != 0) {
-      interrupted_ = true;
-      exit_code = 128 + end.interrupted_by;
-      report = fmt::format("interrupted by {}\n",
-                           to_text(Ending{0, end.interrupted_by, false}));
+      interrupted_by_ = end.interrupted_by;
+      exit_code = 128 + interrupted_by_;
+      report = fmt::format("interrupted by SIG{}\n",
+                           ::sigabbrev_np(interrupted_by_));
     } else if (end.failure) {
       exit_code = end.failure->ending.exit_code();
       report = to_text(*end.failure);
     }
-    const auto verdict = nodes.end_round(round, report, exit_code,
-                                         Deadline::in(options_.grace + 10s));
     if (end.failure) say(report);
-    if (!verdict.report.empty()) say("on another host: " + verdict.report);
-    return verdict.exit_code;
+    const auto verdict =
+        nodes.end_round(job_.round, report, exit_code, options_.grace + 10s);
+    if (verdict.exit_code != 0 && verdict.report != report) {
+      say(verdict.is_last ? verdict.report
+                          : "on another host: " + verdict.report);
+    }
+    return verdict;
   }
 
   // Processes that left their rank's group are found by their environment.
@@ -142,7 +155,9 @@ class Launcher {
   int dry_run() {
     job_.world_size = plan_.ranks * options_.nodes;
     job_.first_rank = plan_.ranks * options_.node_rank;
-    job_.store_url = "tcp://" + to_text(plan_.rendezvous);
+    job_.store_url = options_.nodes == 1
+                         ? "tcp://127.0.0.1:(chosen at the start)"
+                         : "tcp://" + to_text(plan_.rendezvous);
     job_.run_id = id_ + ".0";
     job_.launcher_id = id_;
     for (const auto& rank : rank_plans(options_, plan_, job_)) {
@@ -161,7 +176,7 @@ class Launcher {
   const RunPlan plan_;
   const std::string id_;  // of this launcher; node 0's is the job's
   JobFacts job_;
-  bool interrupted_ = false;
+  int interrupted_by_ = 0;  // a signal
   Stream out_{STDOUT_FILENO};
   Stream err_{STDERR_FILENO};
 };

@@ -2,9 +2,8 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <string>
 
 #include "lockstep/base/deadline.h"
@@ -21,23 +20,33 @@ namespace lockstep {
 // With one host all of it is answered at once.
 //
 // Threads: one at a time; a thread of its own watches the others.
+// Errors:  AbortedError from every wait once `interrupted()` is true; it is
+//          asked every few milliseconds.
 class Nodes {
  public:
-  Nodes(std::shared_ptr<Store> store, int node_rank, int nodes);
+  Nodes(std::shared_ptr<Store> store, int node_rank, int nodes,
+        std::function<bool()> interrupted);
   ~Nodes();
   Nodes(const Nodes&) = delete;
   Nodes& operator=(const Nodes&) = delete;
 
+  // What a launcher brings; the job id and the port count from node 0.
+  struct Host {
+    int ranks = 0;
+    int max_restarts = 0;
+    std::string job_id;
+    int master_port = 0;  // a free port there
+  };
   struct Layout {
     int first_rank = 0;  // of this host
     int world_size = 0;
-    std::string run_prefix;  // the job's id, made by node 0
-    int master_port = 0;     // a free port on node 0
+    std::string job_id;
+    int master_port = 0;
   };
-  // Waits for all hosts. Errors: TimeoutError names the hosts that are missing,
-  // MismatchError two launchers with one node rank or different --nnodes.
-  Layout join(int ranks, const std::string& run_prefix, int master_port,
-              Deadline deadline);
+  // Waits for all hosts. Errors: TimeoutError names the hosts that are missing;
+  // MismatchError two launchers with one node rank, or that disagree on
+  // --nnodes or --max-restarts.
+  Layout join(const Host& host, Deadline deadline);
 
   // Begins round `round` everywhere: node 0 writes its run id into the store,
   // the others wait for that. From then on stop_fd() becomes readable when
@@ -45,29 +54,36 @@ class Nodes {
   void begin_round(int round, const std::string& run_id, Deadline deadline);
   int stop_fd() const { return stop_.fd(); }
 
-  // Tells how the round ended here, waits until it has ended everywhere, and
-  // says how: the first failure's report and exit code, or nothing.
+  // How a round ended for the whole job: with the first failure, or well.
   struct Verdict {
-    std::string report;  // from another host; empty when it was here
     int exit_code = 0;
+    std::string report;    // of the failure
+    bool is_last = false;  // a host is gone: there can be no other round
   };
+  // Tells how the round ended here and waits until it has ended everywhere;
+  // once it has failed, until the deadline at most.
   Verdict end_round(int round, const std::string& report, int exit_code,
-                    Deadline deadline);
+                    Deadline::Duration patience);
 
   // The last round is over: node 0 serves until the others have heard.
   void leave();
 
  private:
+  void agree(const std::string& option, int value);
   void watch(int round);
-  void say_failed(int round, const std::string& why, int exit_code);
-  std::string key(int round, const std::string& name) const;
+  void say_failed(int round, const Verdict& verdict);
+  Verdict read_failure(int round);
+  void pause() const;
+  static std::string key(int round, const std::string& name);
   bool is_alone() const { return nodes_ == 1; }
 
   const std::shared_ptr<Store> store_;
   const int node_rank_;
   const int nodes_;
+  const std::function<bool()> interrupted_;
   EventFd stop_;
   std::atomic<bool> watching_{false};
+  std::atomic<bool> is_host_lost_{false};
   Thread watcher_;
 };
 

@@ -20,6 +20,8 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr size_t kChunkBytes = 64 << 10;
+// More than a pipe holds: what was there when the rank ended.
+constexpr size_t kLastChunks = 32;
 constexpr size_t kLastLines = 20;
 constexpr size_t kLastLineBytes = 500;
 // A pipe that poll(2) calls writable takes so much without blocking.
@@ -48,15 +50,13 @@ void LineSplitter::feed(ConstBytes bytes, const Handler& handle) {
   while (begin != end) {
     const auto* newline =
         static_cast<const char*>(std::memchr(begin, '\n', end - begin));
-    const auto* stop = newline != nullptr ? newline : end;
-    const size_t room = most_ - partial_.size();
-    if (static_cast<size_t>(stop - begin) > room) {
-      partial_.append(begin, room);
-      begin += room;
-    } else {
-      partial_.append(begin, stop);
-      begin = newline != nullptr ? newline + 1 : end;
-      if (newline == nullptr && partial_.size() < most_) return;
+    const size_t length = (newline != nullptr ? newline : end) - begin;
+    const size_t taken = std::min(length, most_ - partial_.size());
+    partial_.append(begin, taken);
+    begin += taken;
+    if (taken == length) {
+      if (newline == nullptr) return;  // its end is still to come
+      ++begin;
     }
     handle(partial_);
     partial_.clear();
@@ -120,6 +120,7 @@ std::vector<std::string> RankOutput::last_lines() const {
 
 void RankOutput::read_all() {
   bool finishing = false;
+  size_t chunks_left = kLastChunks;
   for (;;) {
     std::vector<pollfd> entries;
     if (!finishing) entries.push_back({finish_.fd(), POLLIN, 0});
@@ -133,8 +134,7 @@ void RankOutput::read_all() {
     if (!finishing && (entries[0].revents & POLLIN) != 0) finishing = true;
     bool any = false;
     for (auto& source : sources_) any |= source.fd && read_some(source);
-    if (finishing && !any) break;
-    if (!sources_[0].fd && !sources_[1].fd && finishing) break;
+    if (finishing && (!any || --chunks_left == 0)) break;
   }
   for (auto& source : sources_) {
     std::vector<std::string> rest;

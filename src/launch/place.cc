@@ -65,7 +65,7 @@ const std::vector<Family>& families() {
        {"OMPI_COMM_WORLD_SIZE"},
        {"OMPI_COMM_WORLD_LOCAL_RANK"},
        {"OMPI_COMM_WORLD_LOCAL_SIZE"},
-       {"OMPI_COMM_WORLD_NODE_RANK"}},
+       {}},
       {Starter::kMpich,
        {"PMI_RANK"},
        {"PMI_SIZE"},
@@ -86,8 +86,10 @@ const std::vector<Family>& families() {
 std::optional<Place> read_family(const Family& family) {
   const auto rank = number(family.rank);
   const auto size = number(family.size);
-  // A size alone is no sign of Slurm: an allocation without a step has it.
-  if (!rank && (!size || family.starter == Starter::kSlurm)) {
+  if (!rank && !size) return std::nullopt;
+  // Slurm sets both in a batch script too, where nothing has been started yet.
+  if (family.starter == Starter::kSlurm &&
+      text({"SLURM_STEP_ID", "SLURM_STEPID"}).empty()) {
     return std::nullopt;
   }
   LOCKSTEP_CHECK(rank && size, UsageError,
@@ -95,6 +97,11 @@ std::optional<Place> read_family(const Family& family) {
                  "start the program with `lockstep run`",
                  rank ? family.rank[0] : family.size[0],
                  rank ? family.size[0] : family.rank[0]);
+  // Slurm's PMI plugin sets MPICH's names, but not where a rank is.
+  if (family.starter == Starter::kMpich && env::text("SLURM_PROCID") &&
+      !number(family.local_size)) {
+    return std::nullopt;
+  }
   Place place;
   place.starter = family.starter;
   place.rank = *rank;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/rank0_store.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <vector>
 
@@ -25,11 +26,17 @@ std::string job_of(const Place& place) {
 
 std::vector<Address> candidates(const Place& place) {
   const auto given = env::integer("LOCKSTEP_PORT");
+  LOCKSTEP_CHECK(given || place.master_port > 0, UsageError,
+                 "{} does not say at which port rank 0 serves the store; set "
+                 "LOCKSTEP_PORT or MASTER_PORT",
+                 to_text(place.starter));
   const int64_t first = given.value_or(place.master_port + 1);
-  const int tries = given || !place.is_one_host() ? 1 : kPortsTried;
-  LOCKSTEP_CHECK(first > 0 && first + tries <= 65536, UsageError,
+  LOCKSTEP_CHECK(first > 0 && first <= 65535, UsageError,
                  "port {} for the store is out of range; set LOCKSTEP_PORT",
                  first);
+  const int64_t tries = given || !place.is_one_host()
+                            ? 1
+                            : std::min<int64_t>(kPortsTried, 65536 - first);
   std::vector<Address> addresses;
   for (int i = 0; i < tries; ++i) {
     addresses.push_back({place.is_one_host() ? "127.0.0.1" : place.master_host,

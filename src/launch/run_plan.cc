@@ -43,7 +43,8 @@ std::string find_program(const std::string& name) {
   std::string path = env::text("PATH").value_or("/usr/bin:/bin");
   for (size_t begin = 0; begin <= path.size();) {
     const size_t end = std::min(path.find(':', begin), path.size());
-    const std::string candidate = path.substr(begin, end - begin) + "/" + name;
+    const std::string folder = path.substr(begin, end - begin);
+    const std::string candidate = (folder.empty() ? "." : folder) + "/" + name;
     if (is_program(candidate)) return candidate;
     begin = end + 1;
   }
@@ -90,7 +91,8 @@ Variables variables_for(const RunOptions& options, const RunPlan& plan,
       {"NODE_RANK", text(options.node_rank)},
       {"GROUP_RANK", text(options.node_rank)},
       {"MASTER_ADDR", plan.rendezvous.host},
-      {"MASTER_PORT", text(job.master_port)},
+      {"MASTER_PORT",
+       job.master_port != 0 ? text(job.master_port) : "(chosen at the start)"},
       {"LOCKSTEP_STORE", job.store_url},
       {"LOCKSTEP_SECRET", job.secret},
       {"LOCKSTEP_RUN_ID", job.run_id},

@@ -51,7 +51,7 @@ std::string file_name_of(std::string job_id) {
   for (char& c : job_id) {
     if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.') c = '-';
   }
-  return "lockstep-" + job_id;
+  return "lockstep-" + job_id.substr(0, 200);  // a file name has its limit
 }
 
 std::shared_ptr<Store> find_store(const Place& place,
@@ -61,7 +61,9 @@ std::shared_ptr<Store> find_store(const Place& place,
   options.secret = secret_from_environment().value_or("");
   options.timeout = given.timeout;
   options.expected_ranks = place.size;
-  options.run_id = fmt::format("{}.{}", place.job_id, place.restart_count);
+  if (!place.job_id.empty()) {
+    options.run_id = fmt::format("{}.{}", place.job_id, place.restart_count);
+  }
   std::string url = given.store_url;
   if (url.empty()) url = env::text("LOCKSTEP_STORE").value_or("");
   if (!url.empty()) return open_store(url, options);
@@ -103,7 +105,7 @@ World find_world(const WorldOptions& options) {
   world.rank = place.rank;
   world.size = place.size;
   world.local_rank = place.local_rank;
-  world.local_size = place.local_size == 0 ? place.size : place.local_size;
+  world.local_size = place.local_size;
   world.node_rank = place.node_rank;
   world.run_id = place.job_id;
   world.restart_count = place.restart_count;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/net/socket.h"
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -14,14 +15,29 @@
 namespace lockstep {
 namespace {
 
-void set_option(int fd, int level, int name, int value) {
+// The longest that one recv(2) waits. A wait with less time left than that asks
+// poll(2) first, which is exact; see recv_by.
+constexpr std::chrono::seconds kSlice(1);
+
+template <class Value>
+void set_option(int fd, int level, int name, Value value) {
   if (::setsockopt(fd, level, name, &value, sizeof value) != 0) {
     throw SystemError("cannot set a socket option", errno);
   }
 }
 
+// Calls that must not wait say so themselves, with MSG_DONTWAIT.
+void set_blocking(int fd) {
+  const int flags = ::fcntl(fd, F_GETFL);
+  if (flags < 0 || ::fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) < 0 ||
+      ::fcntl(fd, F_SETFD, FD_CLOEXEC) < 0) {
+    throw SystemError("cannot make a socket blocking", errno);
+  }
+}
+
 void prepare(int fd) {
-  set_nonblocking(fd);
+  set_blocking(fd);
+  set_option(fd, SOL_SOCKET, SO_RCVTIMEO, timeval{kSlice.count(), 0});
   set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
   // Probe an idle connection after 10 s, give it up after 4 probes of 5 s, and
   // unacknowledged data after 30 s.
@@ -120,7 +136,8 @@ bool Socket::wait_for(short events, Deadline deadline) const {
 
 std::optional<size_t> Socket::send_some(ConstBytes bytes) {
   for (;;) {
-    const ssize_t sent = ::send(fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    const ssize_t sent =
+        ::send(fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent >= 0) return static_cast<size_t>(sent);
     if (errno == EAGAIN || errno == EWOULDBLOCK) return std::nullopt;
     if (errno != EINTR) throw_connection_error("sending", errno);
@@ -129,11 +146,25 @@ std::optional<size_t> Socket::send_some(ConstBytes bytes) {
 
 std::optional<size_t> Socket::recv_some(Bytes bytes) {
   for (;;) {
-    const ssize_t got = ::recv(fd(), bytes.data(), bytes.size(), 0);
+    const ssize_t got = ::recv(fd(), bytes.data(), bytes.size(), MSG_DONTWAIT);
     if (got >= 0) return static_cast<size_t>(got);
     if (errno == EAGAIN || errno == EWOULDBLOCK) return std::nullopt;
     if (errno != EINTR) throw_connection_error("receiving", errno);
   }
+}
+
+// A wait that is long is done by recv itself, a slice at a time: one system
+// call where poll and recv are two, which is most of what an answer costs.
+std::optional<size_t> Socket::recv_by(Bytes bytes, Deadline deadline) {
+  while (deadline.remaining() > kSlice) {
+    const ssize_t got = ::recv(fd(), bytes.data(), bytes.size(), 0);
+    if (got >= 0) return static_cast<size_t>(got);
+    if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
+      throw_connection_error("receiving", errno);
+    }
+  }
+  if (!wait_for(POLLIN, deadline)) return std::nullopt;
+  return recv_some(bytes);
 }
 
 void Socket::send_all(ConstBytes bytes, Deadline deadline) {

@@ -20,12 +20,13 @@ inline constexpr uint64_t kCancelId = 0;
 // length as four bytes, and the client's number for the request.
 template <class Body>
 void append_message(uint64_t id, const Body& body, ByteVector& out) {
-  ByteWriter writer;
+  const size_t begin = out.size();
+  ByteWriter writer(std::move(out));
   writer.u32(0).u64(id);
   codec::encode(body, writer);
-  writer.patch_u32(0, static_cast<uint32_t>(writer.size() - 4));
-  const ByteVector bytes = writer.take();
-  out.insert(out.end(), bytes.begin(), bytes.end());
+  const size_t length = writer.size() - begin - 4;
+  writer.patch_u32(begin, static_cast<uint32_t>(length));
+  out = writer.take();
 }
 
 inline constexpr size_t kMostMessageBytes = 8 + codec::kMostEncodedBytes;
@@ -51,6 +52,7 @@ struct Connection {
   FrameReader in;
   SendQueue out;
   uint32_t interest = 0;  // what the poller watches for
+  bool answered = false;  // has answers that go out at the end of the turn
   bool doomed = false;    // to be closed when nobody uses it any more
 };
 

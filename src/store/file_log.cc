@@ -23,10 +23,10 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// header: magic, version, length of the run id, run id in 64 bytes, checksum
+// header: magic, version, length of the run id, run id in 256 bytes, checksum
 constexpr std::string_view kMagic = "LOCKSTEP";
 constexpr uint32_t kVersion = 1;
-constexpr size_t kMostRunIdBytes = 64;
+constexpr size_t kMostRunIdBytes = 256;
 constexpr size_t kHeaderBytes = 8 + 4 + 4 + kMostRunIdBytes + 8;
 
 // record: length, the same inverted, checksum of the payload, payload

@@ -27,6 +27,9 @@ namespace {
 // is when it learns which keys were missing.
 constexpr auto kCancelGrace = 500ms;
 
+// Most requests fit and so are built without moving.
+constexpr size_t kUsualMessageBytes = 256;
+
 // One request in flight.
 struct Call {
   std::condition_variable woken;
@@ -55,6 +58,7 @@ class TcpStore::Impl {
     std::optional<codec::Answer> answer;
     try {
       ByteVector message;
+      message.reserve(kUsualMessageBytes);
       append_message(id, request, message);
       send(message, deadline);
       answer = await(call, deadline);
@@ -131,9 +135,7 @@ class TcpStore::Impl {
       fail(error.what());
     } catch (const SystemError& error) {
       fail(error.what());
-    }
-    std::lock_guard<std::mutex> lock(mutex_);
-    throw_if_broken();
+    }  // and await() tells the caller
   }
 
   // The server stops reading from a client that does not take its answers, so
@@ -201,8 +203,7 @@ class TcpStore::Impl {
 
   void receive(std::vector<std::pair<uint64_t, codec::Answer>>& answers,
                Deadline deadline) {
-    if (!socket_.wait_for(POLLIN, deadline)) return;
-    const auto got = socket_.recv_some(in_.room());
+    const auto got = socket_.recv_by(in_.room(), deadline);
     if (!got) return;
     LOCKSTEP_CHECK(*got > 0, PeerError, "it closed the connection");
     in_.filled(*got);

@@ -92,8 +92,9 @@ class TcpStoreServer::Impl {
         } else {
           attend(event);
         }
-        for (uint64_t token : std::exchange(doomed_, {})) close(token);
+        close_doomed();
       }
+      send_answers();
       if (full_until_ && full_until_->passed()) resume_accepting();
       close_late_strangers();
       count();
@@ -165,6 +166,11 @@ class TcpStoreServer::Impl {
     connections_.erase(token);  // closes the descriptor, so epoll forgets it
   }
 
+  void close_doomed() {
+    for (uint64_t token : doomed_) close(token);
+    doomed_.clear();
+  }
+
   // One line per second at most, whatever strangers do.
   void complain(const Connection& connection, const char* what) {
     if (auto skipped = stranger_log_.admit()) {
@@ -210,7 +216,9 @@ class TcpStoreServer::Impl {
     const bool congested = connection.out.pending().size() > kMostUnsentBytes;
     uint32_t interest = 0;
     if (!congested) interest |= Poller::kRead;
-    if (!connection.out.empty()) interest |= Poller::kWrite;
+    if (!connection.out.empty() && !connection.answered) {
+      interest |= Poller::kWrite;
+    }
     if (interest == connection.interest) return;
     connection.interest = interest;
     poller_.change(connection.socket.fd(), interest, connection.token);
@@ -256,7 +264,33 @@ class TcpStoreServer::Impl {
         flush(connection);
       }
     }
-    flush(connection);
+    send_later(connection);
+  }
+
+  // Answers go out when all that came in this turn has been handled. So the
+  // clients they wake do not push us off the processor in between, and what
+  // those ask next comes as one batch.
+  void send_later(Connection& connection) {
+    if (connection.answered || connection.out.empty()) return;
+    connection.answered = true;
+    answered_.push_back(connection.token);
+  }
+
+  void send_answers() {
+    for (size_t i = 0; i < answered_.size(); ++i) {  // it may grow
+      const auto found = connections_.find(answered_[i]);
+      if (found == connections_.end()) continue;  // closed a moment ago
+      Connection& connection = *found->second;
+      connection.answered = false;
+      guarded(connection, [&] {
+        flush(connection);
+        // Requests may have been left because it took no answers; if it took
+        // them now, no event would come to remind us.
+        if (connection.out.empty()) handle_all(connection);
+      });
+    }
+    answered_.clear();
+    close_doomed();
   }
 
   void judge(Connection& connection, ConstBytes hello) {
@@ -311,7 +345,9 @@ class TcpStoreServer::Impl {
         return std::nullopt;
       }
       answer.reply = std::move(outcome->reply);
-      if (outcome->changed) appeared = places_of(waiter.request);
+      if (outcome->changed && waiting_.size() > 0) {
+        appeared = places_of(waiter.request);
+      }
     } catch (const UsageError& error) {
       answer.status = codec::Status::kRefused;
       answer.text = error.what();
@@ -345,7 +381,7 @@ class TcpStoreServer::Impl {
         Connection& connection = *connections_.at(waiter.client);
         guarded(connection, [&] {
           attempt(connection, std::move(waiter));
-          flush(connection);
+          send_later(connection);
         });
       }
     }
@@ -373,8 +409,9 @@ class TcpStoreServer::Impl {
   Dictionary dictionary_;
   WaitingRoom waiting_;
   Connections connections_;
-  std::set<uint64_t> strangers_;  // tokens grow, so the first came first
-  std::vector<uint64_t> doomed_;
+  std::set<uint64_t> strangers_;    // tokens grow, so the first came first
+  std::vector<uint64_t> doomed_;    // to be closed
+  std::vector<uint64_t> answered_;  // with answers to send
   uint64_t next_token_ = kListenerToken + 1;
   std::optional<Deadline> full_until_;  // accepting pauses until then
   LogLimiter stranger_log_{1s};

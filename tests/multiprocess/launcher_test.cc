@@ -182,7 +182,7 @@ TEST(Launcher, RestartsUntilARoundSucceeds) {
     EXPECT_THAT(job.output(),
                 HasSubstr("round " + std::string(round) + " has met"));
   }
-  EXPECT_THAT(job.output(), HasSubstr("starting again: round 3 of 3"));
+  EXPECT_THAT(job.output(), HasSubstr("starting again: restart 2 of 2"));
 }
 
 TEST(Launcher, GivesUpAfterTheLastRestart) {

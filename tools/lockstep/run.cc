@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <memory>
+#include <optional>
 
 #include "commands.h"
 #include "lockstep/base/env.h"
@@ -13,7 +14,7 @@ namespace {
 struct RunArguments {
   RunOptions options;
   std::string ranks = "auto";
-  int threads = 0;
+  std::optional<int> threads;
   double grace = 5;
   int timeout = 300;
   std::vector<std::string> environment;
@@ -45,7 +46,8 @@ std::pair<std::string, std::string> variable_of(const std::string& text) {
 int run_with(RunArguments& arguments) {
   RunOptions& options = arguments.options;
   options.ranks = ranks_of(arguments.ranks);
-  if (arguments.threads != 0) options.threads = arguments.threads;
+  options.threads = arguments.threads;
+  if (arguments.timeout < 1) throw UsageError("--timeout must be 1 or more");
   if (arguments.grace < 0) throw UsageError("--grace must be 0 or more");
   options.grace =
       std::chrono::milliseconds(static_cast<int64_t>(arguments.grace * 1000));

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace lockstep {
@@ -75,6 +76,10 @@ std::string to_printable(ConstBytes bytes, size_t most = 80);
 // in front, as four bytes.
 class ByteWriter {
  public:
+  ByteWriter() = default;
+  // Goes on at the end of `bytes`, and keeps the memory it has.
+  explicit ByteWriter(ByteVector bytes) : bytes_(std::move(bytes)) {}
+
   ByteWriter& u8(uint8_t value) { return integer(value, 1); }
   ByteWriter& u32(uint32_t value) { return integer(value, 4); }
   ByteWriter& u64(uint64_t value) { return integer(value, 8); }

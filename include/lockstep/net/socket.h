@@ -50,6 +50,10 @@ class Socket {
   std::optional<size_t> send_some(ConstBytes bytes);
   std::optional<size_t> recv_some(Bytes bytes);
 
+  // Waits for bytes and takes what has come: as recv_some, and nothing when the
+  // deadline passed first.
+  std::optional<size_t> recv_by(Bytes bytes, Deadline deadline);
+
   // False when the deadline passed first. `events` as for poll(2); returns
   // early on an error of the connection, which the next call reports.
   bool wait_for(short events, Deadline deadline) const;

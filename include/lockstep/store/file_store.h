@@ -13,7 +13,7 @@ struct FileStoreOptions {
   // How many handles will use the file, one per rank. The last of them to
   // leave removes it. 0: not known; the file stays.
   int expected_ranks = 0;
-  // Which job this is (at most 64 bytes). A file of another job is never read:
+  // Which job this is (at most 256 bytes). A file of another job is never read:
   // it is replaced when nobody uses it, else refused. Without an id, a file
   // whose users all vanished without leaving counts as another job's.
   std::string run_id;

@@ -315,8 +315,8 @@ TEST_F(FileStoreTest, LeavesNoDescriptor) {
 }
 
 TEST_F(FileStoreTest, ARunIdHasALimit) {
-  EXPECT_THAT(refusal<UsageError>(std::string(65, 'r')), HasSubstr("64"));
-  EXPECT_EQ(refusal<UsageError>(std::string(64, 'r')), "no error");
+  EXPECT_THAT(refusal<UsageError>(std::string(257, 'r')), HasSubstr("256"));
+  EXPECT_EQ(refusal<UsageError>(std::string(256, 'r')), "no error");
 }
 
 TEST_F(FileStoreTest, ManyRanksRaceToMakeIt) {
