@@ -15,8 +15,7 @@
 #include "lockstep/net/listener.h"
 #include "lockstep/net/poller.h"
 #include "store/connection.h"
-#include "store/dictionary.h"
-#include "store/waiting_room.h"
+#include "store/desk.h"
 
 namespace lockstep {
 
@@ -161,7 +160,7 @@ class TcpStoreServer::Impl {
   }
 
   void close(uint64_t token) {
-    waiting_.drop_client(token);
+    desk_.forget(token);
     strangers_.erase(token);
     connections_.erase(token);  // closes the descriptor, so epoll forgets it
   }
@@ -198,6 +197,7 @@ class TcpStoreServer::Impl {
           fmt::format("store: out of memory for {}; closed", connection.peer));
     }
     connection.doomed = true;
+    desk_.forget(connection.token);
     doomed_.push_back(connection.token);
   }
 
@@ -316,98 +316,35 @@ class TcpStoreServer::Impl {
   void handle(Connection& connection, ConstBytes message) {
     ByteReader reader(message);
     const uint64_t id = reader.u64();
+    ready_.clear();
     if (id == kCancelId) {
       const uint64_t cancelled = reader.u64();
       LOCKSTEP_CHECK(reader.finished(), PeerError, "a malformed cancellation");
-      return cancel(connection, cancelled);
+      desk_.take_back(connection.token, cancelled, ready_);
+    } else {
+      auto request = codec::decode_request(reader);
+      LOCKSTEP_CHECK(request, PeerError, "a malformed request");
+      desk_.ask(connection.token, id, std::move(*request), ready_);
     }
-    auto request = codec::decode_request(reader);
-    LOCKSTEP_CHECK(request, PeerError, "a malformed request");
-    WaitingRoom::Waiter waiter{connection.token, id, std::move(*request)};
-    if (const auto changed = attempt(connection, std::move(waiter))) {
-      wake(*changed);
+    for (const auto& one : ready_) {
+      Connection& asker = *connections_.at(one.client);
+      append_message(one.id, one.answer, asker.out.tail());
+      send_later(asker);
     }
-  }
-
-  // Places at which something has appeared.
-  using Places = std::vector<std::string>;
-
-  // Answers the request, or seats it in the waiting room. Returns where
-  // others may go on now.
-  std::optional<Places> attempt(Connection& connection,
-                                WaitingRoom::Waiter waiter) {
-    codec::Answer answer;
-    std::optional<Places> appeared;
-    try {
-      auto outcome = dictionary_.apply(waiter.request);
-      if (!outcome) {
-        seat(std::move(waiter));
-        return std::nullopt;
-      }
-      answer.reply = std::move(outcome->reply);
-      if (outcome->changed && waiting_.size() > 0) {
-        appeared = places_of(waiter.request);
-      }
-    } catch (const UsageError& error) {
-      answer.status = codec::Status::kRefused;
-      answer.text = error.what();
-    }
-    append_message(waiter.id, answer, connection.out.tail());
-    return appeared;
-  }
-
-  void seat(WaitingRoom::Waiter waiter) {
-    const std::string place = WaitingRoom::place(
-        waiter.request.op, *dictionary_.first_missing(waiter.request));
-    waiting_.add(place, std::move(waiter));
-  }
-
-  static Places places_of(const StoreRequest& request) {
-    Places places;
-    if (request.op == StoreOp::kPop || request.op == StoreOp::kDelete) {
-      return places;
-    }
-    for (const auto& key : request.keys) {
-      places.push_back(WaitingRoom::place(request.op, key));
-    }
-    return places;
-  }
-
-  // Tries again all who wait at `places`. A pop changes the dictionary but
-  // makes nothing appear, so this never goes deeper.
-  void wake(const Places& places) {
-    for (const auto& place : places) {
-      for (auto& waiter : waiting_.take(place)) {
-        Connection& connection = *connections_.at(waiter.client);
-        guarded(connection, [&] {
-          attempt(connection, std::move(waiter));
-          send_later(connection);
-        });
-      }
-    }
-  }
-
-  void cancel(Connection& connection, uint64_t id) {
-    const auto waiter = waiting_.take_one(connection.token, id);
-    if (!waiter) return;  // it has been answered; the client will see
-    codec::Answer answer;
-    answer.status = codec::Status::kCancelled;
-    answer.missing = dictionary_.missing(waiter->request);
-    append_message(id, answer, connection.out.tail());
   }
 
   void count() {
     clients_count_ = connections_.size() - strangers_.size();
     strangers_count_ = strangers_.size();
-    waiting_count_ = waiting_.size();
+    waiting_count_ = desk_.waiting();
   }
 
   Listener listener_;
   const std::string secret_;
   const TcpStoreServerOptions options_;
   Poller poller_;
-  Dictionary dictionary_;
-  WaitingRoom waiting_;
+  Desk desk_;
+  std::vector<Desk::Ready> ready_;  // of the message being handled
   Connections connections_;
   std::set<uint64_t> strangers_;    // tokens grow, so the first came first
   std::vector<uint64_t> doomed_;    // to be closed

@@ -235,6 +235,30 @@ TEST(StoreServerFault, AClientThatDoesNotReadIsNotReadFrom) {
   EXPECT_LT(server.memory() - before, 2 * kMostGrowthKib);
 }
 
+// Requests that were left because their client took no answers are not
+// forgotten when it takes them.
+TEST(StoreServerFault, ManyLargeAnswersReadSlowlyAllCome) {
+  TcpStoreServer server("127.0.0.1", 0, kSecret);
+  const ByteVector big(300 << 10);
+  TcpStore("127.0.0.1", server.port(), kSecret).set("big", big);
+  Socket slow = authenticated(server.port());
+  constexpr int kRequests = 40;
+  ByteWriter writer;
+  for (uint64_t id = 1; id <= kRequests; ++id) {
+    ByteWriter body;
+    body.u64(id);
+    codec::encode(StoreRequest{StoreOp::kGet, {"big"}, {}, 0}, body);
+    writer.counted(body.bytes());
+  }
+  slow.send_all(writer.bytes(), Deadline::in(20s));
+  ByteVector answer(4 + 8 + 1 + 8 + 4 + 4 + big.size());
+  for (uint64_t id = 1; id <= kRequests; ++id) {
+    std::this_thread::yield();
+    slow.recv_exactly(answer, Deadline::in(20s));
+    EXPECT_EQ(ByteReader(ConstBytes(answer).from(4)).u64(), id);
+  }
+}
+
 TEST(StoreServerFault, TenThousandGarbageConnectionsCostNobodyElse) {
   testing::raise_descriptor_limit();
   ServerProcess server;

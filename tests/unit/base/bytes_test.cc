@@ -34,6 +34,12 @@ TEST(ByteWriter, WritesNetworkOrder) {
   }
 }
 
+TEST(ByteWriter, GoesOnAtTheEndOfWhatIsThere) {
+  ByteWriter writer(to_vector("head"));
+  writer.u8('!');
+  EXPECT_EQ(to_string(writer.bytes()), "head!");
+}
+
 TEST(ByteWriter, PatchesALengthLater) {
   ByteWriter writer;
   writer.u32(0).raw("abc");

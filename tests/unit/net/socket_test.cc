@@ -81,6 +81,25 @@ TEST_F(SocketTest, SomeNeverWaits) {
   EXPECT_EQ(server_.recv_some(bytes), 0U);
 }
 
+// Longer than one slice of waiting in recv(2), and shorter.
+TEST_F(SocketTest, ReceivesByADeadline) {
+  ByteVector bytes(8);
+  for (auto time : {20ms, 1200ms}) {
+    const auto start = Deadline::Clock::now();
+    EXPECT_FALSE(client_.recv_by(bytes, Deadline::in(time)));
+    EXPECT_GE(Deadline::Clock::now() - start, time);
+    EXPECT_LT(Deadline::Clock::now() - start, time + 5s);
+  }
+  for (auto time : {500ms, 30000ms}) {
+    std::thread sender([&] { server_.send_all("abc", soon()); });
+    EXPECT_EQ(client_.recv_by(bytes, Deadline::in(time)), 3U);
+    sender.join();
+  }
+  std::thread closer([&] { client_.shutdown(); });
+  EXPECT_EQ(client_.recv_by(bytes, Deadline::in(30s)), 0U);
+  closer.join();
+}
+
 TEST_F(SocketTest, IsCloseOnExec) {
   EXPECT_NE(::fcntl(client_.fd(), F_GETFD) & FD_CLOEXEC, 0);
   EXPECT_NE(::fcntl(server_.fd(), F_GETFD) & FD_CLOEXEC, 0);
