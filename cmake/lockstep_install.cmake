@@ -9,6 +9,11 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
 install(TARGETS ${targets} EXPORT lockstepTargets)
 install(TARGETS lockstep_tool RUNTIME)
 install(DIRECTORY include/lockstep TYPE INCLUDE)
+install(FILES tools/lockstep/lockstep.1
+  DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+install(FILES tools/lockstep/completion.bash
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions
+  RENAME lockstep)
 install(EXPORT lockstepTargets NAMESPACE lockstep:: DESTINATION ${package_dir})
 
 configure_package_config_file(cmake/lockstepConfig.cmake.in
