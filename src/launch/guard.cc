@@ -28,6 +28,21 @@ bool is_marked(const std::string& process, const std::string& launcher_id) {
   return false;
 }
 
+int kill_seen(const std::string& launcher_id) {
+  DIR* processes = ::opendir("/proc");
+  if (processes == nullptr) return 0;
+  int killed = 0;
+  const std::string own = std::to_string(::getpid());
+  while (const dirent* entry = ::readdir(processes)) {
+    const std::string name = entry->d_name;
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    if (name == own || !is_marked(name, launcher_id)) continue;
+    if (::kill(std::atoi(name.c_str()), SIGKILL) == 0) ++killed;
+  }
+  ::closedir(processes);
+  return killed;
+}
+
 // Waits for the launcher: a byte means that all is well, the end of the pipe
 // that it was killed.
 [[noreturn]] void watch(int pipe, const std::string& launcher_id) {
@@ -43,8 +58,7 @@ bool is_marked(const std::string& process, const std::string& launcher_id) {
   ssize_t got = 0;
   while ((got = ::read(3, &byte, 1)) < 0 && errno == EINTR) {
   }
-  // What is killed may just have started another: until none is left.
-  while (got == 0 && kill_marked(launcher_id) > 0) ::usleep(5000);
+  if (got == 0) kill_marked(launcher_id);
   ::_exit(0);
 }
 
@@ -70,17 +84,17 @@ Guard::~Guard() {
 }
 
 int kill_marked(const std::string& launcher_id) {
-  DIR* processes = ::opendir("/proc");
-  if (processes == nullptr) return 0;
+  // What is killed may just have started another, and a process that is
+  // becoming another program has no environment for a moment: so none has to
+  // be seen several times.
   int killed = 0;
-  const std::string own = std::to_string(::getpid());
-  while (const dirent* entry = ::readdir(processes)) {
-    const std::string name = entry->d_name;
-    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    if (name == own || !is_marked(name, launcher_id)) continue;
-    if (::kill(std::atoi(name.c_str()), SIGKILL) == 0) ++killed;
+  for (int unseen = 0; unseen < 3; ++unseen) {
+    while (const int now = kill_seen(launcher_id)) {
+      killed += now;
+      ::usleep(2000);
+    }
+    ::usleep(1000);
   }
-  ::closedir(processes);
   return killed;
 }
 

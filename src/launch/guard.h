@@ -29,8 +29,8 @@ class Guard {
 };
 
 // Kills every process whose environment has LOCKSTEP_LAUNCHER=`launcher_id`,
-// wherever it has moved to; the caller's own stays. Returns how many there
-// were.
+// wherever it has moved to, until there is none; the caller's own stays.
+// Returns how many there were.
 int kill_marked(const std::string& launcher_id);
 
 }  // namespace lockstep

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/launch/launcher.h"
 
+#include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <memory>
@@ -58,6 +60,16 @@ void make_log_dir(const std::string& path) {
     throw SystemError(fmt::format("cannot make the log directory '{}'", path),
                       error.value());
   }
+}
+
+// A launcher started without some of its standard streams must not have its
+// own descriptors take their numbers.
+void hold_standard_streams() {
+  int fd = 0;
+  do {
+    fd = ::open("/dev/null", O_RDWR);
+  } while (fd >= 0 && fd <= STDERR_FILENO);
+  ::close(fd);
 }
 
 class Launcher {
@@ -122,7 +134,10 @@ class Launcher {
     nodes.begin_round(job_.round, job_.run_id, Deadline::in(options_.timeout));
     const auto end =
         run_round(rank_plans(options_, plan_, job_), options_.grace, signals,
-                  nodes.stop_fd(), out_, err_);
+                  nodes.stop_fd(), out_, err_, [&](const Failure& failure) {
+                    nodes.say_failed(job_.round, {failure.ending.exit_code(),
+                                                  to_text(failure), false});
+                  });
     clean_up();
     std::string report;
     int exit_code = 0;
@@ -147,7 +162,7 @@ class Launcher {
 
   // Processes that left their rank's group are found by their environment.
   void clean_up() const {
-    while (kill_marked(id_) > 0) ::usleep(2000);
+    kill_marked(id_);
     while (::waitpid(-1, nullptr, WNOHANG) > 0) {
     }
   }
@@ -183,6 +198,10 @@ class Launcher {
 
 }  // namespace
 
-int run(const RunOptions& options) { return Launcher(options).run(); }
+int run(const RunOptions& options) {
+  hold_standard_streams();
+  std::signal(SIGCHLD, SIG_DFL);  // or the system reaps ranks for us
+  return Launcher(options).run();
+}
 
 }  // namespace lockstep

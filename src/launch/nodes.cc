@@ -13,6 +13,7 @@
 
 #include "launch/round.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
 
 namespace lockstep {
 
@@ -157,11 +158,15 @@ void Nodes::watch(int round) {
   }
 }
 
-// The first one counts.
-void Nodes::say_failed(int round, const Verdict& verdict) {
-  store_->compare_set(key(round, "failed"), {},
-                      fmt::format("{} {} {}", verdict.exit_code,
-                                  verdict.is_last ? 1 : 0, verdict.report));
+void Nodes::say_failed(int round, const Verdict& verdict) noexcept {
+  if (is_alone()) return;
+  try {
+    store_->compare_set(key(round, "failed"), {},
+                        fmt::format("{} {} {}", verdict.exit_code,
+                                    verdict.is_last ? 1 : 0, verdict.report));
+  } catch (const std::exception& error) {
+    log_debug(fmt::format("could not tell of a failure: {}", error.what()));
+  }
 }
 
 Nodes::Verdict Nodes::read_failure(int round) {

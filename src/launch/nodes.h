@@ -60,6 +60,10 @@ class Nodes {
     std::string report;    // of the failure
     bool is_last = false;  // a host is gone: there can be no other round
   };
+  // Tells of a failure; the first one counts. What cannot be told now is left
+  // to end_round().
+  void say_failed(int round, const Verdict& verdict) noexcept;
+
   // Tells how the round ended here and waits until it has ended everywhere;
   // once it has failed, until the deadline at most.
   Verdict end_round(int round, const std::string& report, int exit_code,
@@ -71,7 +75,6 @@ class Nodes {
  private:
   void agree(const std::string& option, int value);
   void watch(int round);
-  void say_failed(int round, const Verdict& verdict);
   Verdict read_failure(int round);
   void pause() const;
   static std::string key(int round, const std::string& name);

@@ -104,12 +104,14 @@ RankOutput::RankOutput(Options options, Fd out, Fd err, Stream& to_out,
   };
   add(std::move(out), to_out);
   add(std::move(err), to_err);
-  thread_ =
-      Thread(fmt::format("output-{}", options_.rank), [this] { read_all(); });
+  thread_ = Thread(fmt::format("output-{}", options_.rank), [this] {
+    read_all();
+    done_ = true;
+  });
 }
 
 void RankOutput::finish() {
-  finish_.signal();
+  stop();
   thread_.join();
 }
 

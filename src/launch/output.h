@@ -71,8 +71,12 @@ class RankOutput {
   RankOutput(const RankOutput&) = delete;
   RankOutput& operator=(const RankOutput&) = delete;
 
-  // The rank is gone: takes what has arrived already and ends, even if a
-  // process it left behind keeps the pipe open.
+  // The rank is gone: what has arrived already is taken, and then it is done,
+  // even if a process left behind keeps the pipe open. A reader of ours that
+  // does not read delays that; see Stream::give_up.
+  void stop() { finish_.signal(); }
+  bool is_done() const { return done_; }
+  // Both, and waits.
   void finish();
 
   std::vector<std::string> last_lines() const;
@@ -93,6 +97,7 @@ class RankOutput {
   Fd log_;
   std::vector<Source> sources_;
   EventFd finish_;
+  std::atomic<bool> done_{false};
 
   mutable std::mutex mutex_;
   std::deque<std::string> last_lines_ LOCKSTEP_GUARDED_BY(mutex_);

@@ -57,9 +57,7 @@ struct Prepared {
   ::sigemptyset(&none);
   struct sigaction standard {};
   standard.sa_handler = SIG_DFL;
-  for (int signal : {SIGPIPE, SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
-    ::sigaction(signal, &standard, nullptr);
-  }
+  ::sigaction(SIGPIPE, &standard, nullptr);  // which the launcher ignores
   const bool ready =
       ::setpgid(0, 0) == 0 && ::prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 &&
       ::getppid() == p.launcher &&  // else it died before the line above

@@ -14,7 +14,11 @@ namespace lockstep {
 Signals::Signals() {
   sigset_t wanted;
   ::sigemptyset(&wanted);
-  for (int number : {SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&wanted, number);
+  for (int number : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction now {};
+    ::sigaction(number, nullptr, &now);
+    if (now.sa_handler != SIG_IGN) ::sigaddset(&wanted, number);  // nohup
+  }
   ::pthread_sigmask(SIG_BLOCK, &wanted, &before_);
   fd_.reset(::signalfd(-1, &wanted, SFD_NONBLOCK | SFD_CLOEXEC));
   if (!fd_) throw SystemError("cannot wait for signals", errno);

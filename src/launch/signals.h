@@ -9,7 +9,8 @@
 namespace lockstep {
 
 // Turns SIGINT, SIGTERM and SIGHUP into something one can poll for, while it
-// lives. Construct it before any thread is started: they inherit the mask.
+// lives; those that are ignored stay so. Construct it before any thread is
+// started: they inherit the mask.
 class Signals {
  public:
   Signals();

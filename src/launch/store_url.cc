@@ -68,7 +68,11 @@ std::shared_ptr<Store> serve_store(Address& address,
     ~Served() {
       // Others may be about to ask a last time.
       const auto deadline = Deadline::in(linger);
-      while (server.load().clients > 1 && !deadline.passed()) {
+      const auto others = [&] {
+        const auto load = server.load();
+        return load.clients + load.strangers > 1;
+      };
+      while (others() && !deadline.passed()) {
         std::this_thread::sleep_for(std::chrono::milliseconds(5));
       }
     }

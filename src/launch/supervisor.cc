@@ -5,10 +5,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <csignal>
 #include <fstream>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -41,8 +43,14 @@ class Supervisor {
  public:
   Supervisor(const std::vector<RankPlan>& plans,
              std::chrono::milliseconds grace, Signals& signals, int stop,
-             Stream& out, Stream& err)
-      : grace_(grace), signals_(signals), stop_(stop) {
+             Stream& out, Stream& err,
+             const std::function<void(const Failure&)>& on_failure)
+      : grace_(grace),
+        signals_(signals),
+        stop_(stop),
+        out_(out),
+        err_(err),
+        on_failure_(on_failure) {
     for (const auto& plan : plans) {
       RankProcess process(plan.command);
       Fd from_out = process.take_out();
@@ -63,6 +71,7 @@ class Supervisor {
       while (const auto number = signals_.next()) on_signal(*number);
       if (kill_at_ && kill_at_->passed()) kill_all();
     }
+    wait_for_output();
     return std::move(end_);
   }
 
@@ -93,11 +102,29 @@ class Supervisor {
     return true;
   }
 
+  // A reader of ours may be slow, and then we are patient; but not once we
+  // were told to end.
+  void wait_for_output() {
+    const auto is_pending = [&] {
+      return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) {
+        return !rank.output->is_done();
+      });
+    };
+    while (is_pending()) {
+      while (const auto number = signals_.next()) on_signal(*number);
+      if (is_ending() && (kill_at_->passed() || end_.interrupted_by != 0)) {
+        out_.give_up();
+        err_.give_up();
+      }
+      std::this_thread::sleep_for(1ms);
+    }
+  }
+
   void check(Rank& rank) {
     const auto ending = rank.process.reap();
     if (!ending) return;
     rank.ended = true;
-    rank.output->finish();
+    rank.output->stop();
     if (ending->is_success() || is_ending()) return;
     Failure failure;
     failure.rank = rank.rank;
@@ -105,12 +132,18 @@ class Supervisor {
     failure.pid = rank.process.pid();
     failure.ending = *ending;
     failure.after = Deadline::Clock::now() - start_;
+    // Its last lines are on their way, unless our reader holds them up.
+    const auto until = Deadline::in(300ms);
+    while (!rank.output->is_done() && !until.passed()) {
+      std::this_thread::sleep_for(1ms);
+    }
     failure.last_lines = rank.output->last_lines();
     failure.log_path = rank.log_path;
     failure.out_of_memory =
         ending->signal == SIGKILL && oom_kills() > oom_kills_before_;
     end_.failure = failure;
     end_all(SIGTERM);
+    on_failure_(failure);
   }
 
   void on_signal(int number) {
@@ -138,6 +171,9 @@ class Supervisor {
   const std::chrono::milliseconds grace_;
   Signals& signals_;
   const int stop_;
+  Stream& out_;
+  Stream& err_;
+  const std::function<void(const Failure&)>& on_failure_;
   const Deadline::Clock::time_point start_ = Deadline::Clock::now();
   const long oom_kills_before_ = oom_kills();
   std::vector<Rank> ranks_;
@@ -167,8 +203,9 @@ std::string to_text(const Failure& failure) {
 
 RoundEnd run_round(const std::vector<RankPlan>& plans,
                    std::chrono::milliseconds grace, Signals& signals, int stop,
-                   Stream& out, Stream& err) {
-  return Supervisor(plans, grace, signals, stop, out, err).run();
+                   Stream& out, Stream& err,
+                   const std::function<void(const Failure&)>& on_failure) {
+  return Supervisor(plans, grace, signals, stop, out, err, on_failure).run();
 }
 
 }  // namespace lockstep

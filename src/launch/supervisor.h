@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -49,9 +50,13 @@ struct RoundEnd {
 // (another host has failed), the others get a signal, and after `grace` they
 // are killed with all they have started. A second signal kills at once.
 //
+// `on_failure` is told of the first failure at once, before the others have
+// ended.
+//
 // Errors: SystemError when a rank cannot be started; the others are killed.
 RoundEnd run_round(const std::vector<RankPlan>& plans,
                    std::chrono::milliseconds grace, Signals& signals, int stop,
-                   Stream& out, Stream& err);
+                   Stream& out, Stream& err,
+                   const std::function<void(const Failure&)>& on_failure);
 
 }  // namespace lockstep

@@ -51,7 +51,10 @@ std::string file_name_of(std::string job_id) {
   for (char& c : job_id) {
     if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.') c = '-';
   }
-  return "lockstep-" + job_id.substr(0, 200);  // a file name has its limit
+  // A file name has its limit; what tells jobs apart stands at the end.
+  constexpr size_t kMost = 200;
+  if (job_id.size() > kMost) job_id.erase(0, job_id.size() - kMost);
+  return "lockstep-" + job_id;
 }
 
 std::shared_ptr<Store> find_store(const Place& place,

@@ -63,7 +63,14 @@ std::optional<ConstBytes> FrameReader::next_raw(size_t count) {
 void SendQueue::sent(size_t count) {
   sent_ += count;
   LOCKSTEP_ASSERT(sent_ <= bytes_.size());
-  if (sent_ < bytes_.size()) return;
+  if (sent_ < bytes_.size()) {
+    // A queue that never runs empty must not keep all that went through it.
+    if (sent_ < kKeepBytes || sent_ < bytes_.size() / 2) return;
+    bytes_.erase(bytes_.begin(),
+                 bytes_.begin() + static_cast<ptrdiff_t>(sent_));
+    sent_ = 0;
+    return;
+  }
   sent_ = 0;
   if (bytes_.capacity() > kKeepBytes) {
     ByteVector().swap(bytes_);

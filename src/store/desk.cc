@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "lockstep/base/error.h"
 
 namespace lockstep {
@@ -17,6 +19,8 @@ bool is_making(StoreOp op) {
 
 void Desk::ask(uint64_t client, uint64_t id, StoreRequest request,
                std::vector<Ready>& ready) {
+  LOCKSTEP_CHECK(!waiting_.has(client, id), PeerError,
+                 "a request with the number {} of one that still waits", id);
   // The places where others may wait for this; mostly nobody waits at all.
   std::vector<std::string> places;
   if (waiting_.size() > 0 && is_making(request.op)) {

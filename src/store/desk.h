@@ -26,7 +26,8 @@ class Desk {
   };
 
   // Takes a request; adds to `ready` every answer that can be given now, its
-  // own and those of others that waited for it.
+  // own and those of others that waited for it. Errors: PeerError when the
+  // client uses the number of a request that still waits.
   void ask(uint64_t client, uint64_t id, StoreRequest request,
            std::vector<Ready>& ready);
 

@@ -74,7 +74,9 @@ FileLog::FileLog(std::string path, bool create, Deadline deadline)
     if (!directory_exists(path_)) {
       fail("the directory for the store file does not exist; make it first:");
     }
-    if (create) continue;  // removed between the look-up and the making
+    // With create: it was removed between the look-up and the making; or the
+    // path is empty, or a link that leads nowhere.
+    if (create && deadline.passed()) fail("cannot make the store file");
     LOCKSTEP_CHECK(!deadline.passed(), TimeoutError,
                    "store file '{}' did not appear within {}; is the rank that "
                    "makes it running?",
@@ -118,9 +120,12 @@ std::optional<std::string> FileLog::run_id() {
   if (!read_at(0, header)) fail("cannot read the header of the store file");
   // Less than a header is what a maker leaves that was killed at once; but
   // only if it begins like one.
-  const size_t known = std::min(header.size(), kMagic.size());
+  const ByteVector opening = ByteWriter().raw(kMagic).u32(kVersion).take();
+  const size_t known =
+      std::min(header.size(),
+               header.size() < kHeaderBytes ? opening.size() : kMagic.size());
   LOCKSTEP_CHECK(
-      ConstBytes(header).first(known) == ConstBytes(kMagic.substr(0, known)),
+      ConstBytes(header).first(known) == ConstBytes(opening).first(known),
       UsageError,
       "'{}' is no store file; it was left untouched, choose "
       "another path",

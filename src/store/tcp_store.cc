@@ -30,6 +30,20 @@ constexpr auto kCancelGrace = 500ms;
 // Most requests fit and so are built without moving.
 constexpr size_t kUsualMessageBytes = 256;
 
+// Whether a reply has the values that were asked for.
+bool fits(const StoreReply& reply, const StoreRequest& request) {
+  const size_t values = reply.values.size();
+  switch (request.op) {
+    case StoreOp::kGet:
+    case StoreOp::kPop:
+      return values == request.keys.size();
+    case StoreOp::kCompareSet:
+      return values <= 1;
+    default:
+      return values == 0;
+  }
+}
+
 // One request in flight.
 struct Call {
   std::condition_variable woken;
@@ -79,6 +93,10 @@ class TcpStore::Impl {
     }
     switch (answer->status) {
       case codec::Status::kDone:
+        LOCKSTEP_CHECK(fits(answer->reply, request), PeerError,
+                       "the store server at {} sent {} values for {} keys",
+                       to_text(address_), answer->reply.values.size(),
+                       request.keys.size());
         return std::move(answer->reply);
       case codec::Status::kRefused:
         throw UsageError(answer->text);
@@ -142,7 +160,7 @@ class TcpStore::Impl {
   // while it takes nothing from us we take what it has for us.
   void wait_for_room(bool nothing_sent, Deadline deadline) {
     const short events = poll_one(socket_.fd(), POLLOUT | POLLIN, deadline);
-    if (events == 0) {
+    if (events == 0 || deadline.passed()) {  // it may send us more for ever
       // Half a message on the wire spoils all that would follow.
       if (!nothing_sent) fail("it takes no more data");
       throw TimeoutError(

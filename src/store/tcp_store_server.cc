@@ -135,7 +135,7 @@ class TcpStoreServer::Impl {
   }
 
   void greet(Socket socket) {
-    if (strangers_.size() >= options_.most_strangers) {
+    if (!strangers_.empty() && strangers_.size() >= options_.most_strangers) {
       close(*strangers_.begin());
     }
     const uint64_t token = next_token_++;
@@ -229,6 +229,7 @@ class TcpStoreServer::Impl {
       Bytes room = connection.in.room();
       if (connection.is_stranger()) {  // not a byte more than its hello
         room = room.first(handshake::kHelloBytes - connection.in.buffered());
+        if (room.empty()) return;  // to be judged before more is read
       }
       const auto got = connection.socket.recv_some(room);
       if (!got) return;

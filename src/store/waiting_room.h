@@ -33,6 +33,12 @@ class WaitingRoom {
     return (queue ? "q" : "k") + key;
   }
 
+  // Whether that client's request with that number is here.
+  bool has(uint64_t client, uint64_t id) const {
+    return waiters_.count({client, id}) > 0;
+  }
+
+  // Not one that is here already.
   void add(const std::string& place, Waiter waiter);
 
   // Takes out all who wait at `place`, in the order they came.

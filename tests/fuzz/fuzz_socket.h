@@ -39,22 +39,24 @@ bool read_now(Socket& socket, Handle handle) {
   }
 }
 
-// Sends in pieces of `cut` bytes (0: in one), reading meanwhile so that two
-// full queues cannot block each other. False once the other side has closed.
+// Sends in pieces of `cut` bytes (0: in one). Reads only when the other side
+// takes no more, so that answers pile up there, but never blocks for good.
+// False once the other side has closed.
 template <class Handle>
 bool send_cut(Socket& socket, ConstBytes bytes, size_t cut, Handle handle) {
   const auto deadline = soon();
   while (!bytes.empty()) {
     const size_t size = cut == 0 ? bytes.size() : std::min(cut, bytes.size());
     try {
-      const auto sent = socket.send_some(bytes.first(size));
-      if (sent) bytes = bytes.from(*sent);
-      if (!sent) socket.wait_for(POLLIN | POLLOUT, deadline);
+      if (const auto sent = socket.send_some(bytes.first(size))) {
+        bytes = bytes.from(*sent);
+        continue;
+      }
     } catch (const PeerError&) {
       return false;
     }
+    require(socket.wait_for(POLLIN | POLLOUT, deadline), "it takes data");
     if (!read_now(socket, handle)) return false;
-    require(!deadline.passed(), "it takes what it is sent");
   }
   return true;
 }

@@ -6,7 +6,7 @@
 // well-formed messages on up to two connections.
 
 #include <array>
-#include <memory>
+#include <functional>
 #include <optional>
 #include <thread>
 
@@ -22,8 +22,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr int kInputsPerServer = 16;
 constexpr uint64_t kFenceId = UINT64_MAX;
+constexpr int kMostSteps = 64;
 
 const std::string& secret() {
   static const std::string secret = make_secret();
@@ -53,6 +53,7 @@ class Peer {
     check.op = StoreOp::kCheck;
     ByteVector message;
     append_message(kFenceId, check, message);
+    fence_answered_ = false;
     send(message);
     const auto deadline = soon();
     while (open_ && !fence_answered_) {
@@ -116,9 +117,17 @@ ByteVector framed(uint64_t id, ConstBytes body) {
   return ByteWriter().u32(length).u64(id).raw(body).take();
 }
 
+// A value that makes answers pile up at the server.
+StoreRequest set_large(Input& input) {
+  StoreRequest request;
+  request.keys.push_back(input.key());
+  request.values.emplace_back(input.u8() * size_t{1024});
+  return request;
+}
+
 // Each step: what and by whom (one byte), the id where there is one, the rest.
 void follow_script(Input input, Peers& peers) {
-  while (!input.empty()) {
+  for (int i = 0; i < kMostSteps && !input.empty(); ++i) {
     const uint8_t step = input.u8();
     const size_t who = step >> 7;
     ByteVector message;
@@ -136,6 +145,10 @@ void follow_script(Input input, Peers& peers) {
       case 3:
         peers.fence();
         break;
+      case 4:
+        append_message(input.u8(), set_large(input), message);
+        peers.at(who).send(message);
+        break;
       default:
         append_message(input.u8(), input.request(), message);
         peers.at(who).send(message, step & 0x40 ? 5 : 0);
@@ -143,52 +156,41 @@ void follow_script(Input input, Peers& peers) {
   }
 }
 
-// A server serves a few inputs, so that memory stays bounded and a finding
-// can be repeated; then it must have forgotten its visitors.
-class World {
- public:
-  void visit(Input input) {
-    if (input.u8() % 2 == 0) {
-      Peer peer(server_.port());
-      const size_t cut = input.u8();
-      peer.send(input.rest(), cut);
-      peer.end();
-    } else {
-      Peers peers(server_.port());
-      follow_script(input, peers);
-      peers.fence();
-    }
+void visit(uint16_t port, Input input) {
+  if (input.u8() % 2 == 0) {
+    const size_t cut = input.u8();
+    Peer peer(port);
+    peer.send(input.rest(), cut);
+    peer.end();
+  } else {
+    Peers peers(port);
+    follow_script(input, peers);
+    peers.fence();
   }
+}
 
-  void check() {
-    TcpStore client("127.0.0.1", server_.port(), secret(), {5s, 5s});
-    client.set("honest key", "value");
-    require(to_string(client.get("honest key", soon())) == "value",
-            "a client gets what it has set");
-    const auto deadline = soon();
-    while (server_.load().waiting > 0 || server_.load().clients > 1) {
-      require(!deadline.passed(), "who has left is forgotten");
-      std::this_thread::yield();
-    }
+// An Error that leaves this is a finding too.
+void check_others(const TcpStoreServer& server) {
+  TcpStore client("127.0.0.1", server.port(), secret(), {5s, 5s});
+  client.set("honest key", "value");
+  require(to_string(client.get("honest key", soon())) == "value",
+          "a client gets what it has set");
+  const auto deadline = soon();
+  while (server.load().waiting > 0 || server.load().clients > 1) {
+    require(!deadline.passed(), "who has left is forgotten");
+    std::this_thread::yield();
   }
-
- private:
-  TcpStoreServer server_{"127.0.0.1", 0, secret()};
-};
+}
 
 }  // namespace
 }  // namespace lockstep::fuzz
 
+// A server for each input: memory stays bounded, and a finding can be repeated.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using lockstep::fuzz::World;
+  using namespace lockstep::fuzz;
   lockstep::set_log_level(lockstep::LogLevel::kOff);
-  static std::unique_ptr<World> world;
-  static int inputs = 0;
-  if (!world) world = std::make_unique<World>();
-  world->visit({data, size});
-  if (++inputs % lockstep::fuzz::kInputsPerServer == 0) {
-    world->check();
-    world.reset();
-  }
+  const lockstep::TcpStoreServer server("127.0.0.1", 0, secret());
+  visit(server.port(), {data, size});
+  check_others(server);
   return 0;
 }

@@ -48,7 +48,7 @@ class World {
  private:
   static TcpStoreServerOptions options() {
     TcpStoreServerOptions options;
-    options.handshake_time = 50ms;
+    options.handshake_time = 5ms;
     options.most_strangers = kMostLingering / 2;
     return options;
   }

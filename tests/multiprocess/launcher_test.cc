@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The real `lockstep run`, with ranks that die in every way.
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -7,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <regex>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -241,6 +244,52 @@ TEST(Launcher, AFloodKeepsLinesWholeStallsNobodyAndStaysSmall) {
   EXPECT_GE(slowest, 0);
   EXPECT_LT(slowest, 5000);
   EXPECT_LT(memory, 300);
+}
+
+// A pipe that nobody reads must not keep the launcher from ending its ranks.
+TEST(Launcher, AReaderThatDoesNotReadIsNotWaitedForAfterASignal) {
+  const testing::TempDir directory;
+  const std::string mark =
+      "LOCKSTEP_TEST_MARK=unread." + std::to_string(::getpid());
+  const std::string fifo = directory.file("fifo");
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  const Fd unread(::open(fifo.c_str(), O_RDWR | O_CLOEXEC));
+  Child launcher({"/bin/sh", "-c",
+                  "exec " LOCKSTEP_TOOL " run -n 2 --grace 0.3 --env " + mark +
+                      " -- /bin/sh -c 'if [ $RANK = 0 ]; then head -c 500000 "
+                      "/dev/zero | tr \"\\0\" \"\\n\"; exit 3; fi; sleep 1000' "
+                      "> " +
+                      fifo});
+  EXPECT_TRUE(
+      eventually([&] { return testing::processes_with(mark).size() >= 2; }));
+  const auto start = Deadline::Clock::now();
+  while (!testing::processes_with(mark).empty() &&
+         Deadline::Clock::now() - start < 20s) {
+    launcher.signal(SIGTERM);
+    std::this_thread::sleep_for(50ms);
+  }
+  const int status = launcher.wait();
+  EXPECT_LT(Deadline::Clock::now() - start, 20s);
+  EXPECT_TRUE(WIFEXITED(status));
+}
+
+TEST(Launcher, UnderNohupAHangupIsIgnored) {
+  Child launcher({"/bin/sh", "-c",
+                  "trap '' HUP; exec " LOCKSTEP_TOOL " run -n 1 -- /bin/sh -c "
+                  "'echo ready; kill -HUP $PPID; kill -HUP $$; echo alive'"});
+  const auto lines = launcher.read_all(Deadline::in(30s));
+  EXPECT_EQ(launcher.wait(), 0);
+  EXPECT_THAT(lines, ::testing::Contains("[0] alive"));
+}
+
+TEST(Launcher, NeedsNoStandardStreams) {
+  for (const char* closed : {"<&-", "<&- >&- 2>&-"}) {
+    Child launcher({"/bin/sh", "-c",
+                    std::string("exec " LOCKSTEP_TOOL " run -n 2 -- " +
+                                kWorker + " flaky 0 ") +
+                        closed});
+    EXPECT_EQ(launcher.wait(), 0) << closed;
+  }
 }
 
 TEST(Launcher, SixtyFourRanksMeet) {

@@ -273,7 +273,6 @@ TEST(Nodes, StopWhenTheStoreIsGone) {
 
 // Takes the ten seconds after which a launcher counts as dead.
 TEST(Nodes, SayWhoHasFallenSilent) {
-  if (!testing::full_run()) GTEST_SKIP() << "only with --full";
   const auto store = std::make_shared<HashStore>();
   Nodes nodes(store, 0, 2, never);  // nothing is ever heard of node 1
   nodes.begin_round(0, "job.0", soon());

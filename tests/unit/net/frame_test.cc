@@ -79,6 +79,18 @@ TEST(FrameReader, HandsOutAPreamble) {
   EXPECT_EQ(to_string(*reader.next()), "frame");
 }
 
+TEST(SendQueue, ThatNeverRunsEmptyStaysSmall) {
+  SendQueue queue;
+  const ByteVector piece(100 << 10);
+  queue.tail() = piece;
+  for (int i = 0; i < 1000; ++i) {
+    queue.tail().insert(queue.tail().end(), piece.begin(), piece.end());
+    queue.sent(piece.size());
+    ASSERT_EQ(queue.pending().size(), piece.size());
+  }
+  EXPECT_LT(queue.tail().size(), 2U << 20);
+}
+
 TEST(SendQueue, ForgetsWhatWasSent) {
   SendQueue queue;
   EXPECT_TRUE(queue.empty());

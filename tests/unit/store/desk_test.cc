@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "lockstep/base/error.h"
+
 namespace lockstep {
 namespace {
 
@@ -86,6 +88,15 @@ TEST_F(DeskTest, ARequestTakenBackIsAnsweredWithWhatItWaitedFor) {
   desk_.take_back(1, 1, ready_);  // answered already
   desk_.take_back(9, 9, ready_);  // never asked
   EXPECT_TRUE(ready_.empty());
+}
+
+TEST_F(DeskTest, ANumberIsNotUsedTwiceWhileItWaits) {
+  ask(1, 1, StoreOp::kGet, {"k"});
+  EXPECT_THROW(ask(1, 1, StoreOp::kGet, {"other"}), PeerError);
+  EXPECT_THROW(ask(1, 1, StoreOp::kSet, {"k"}, {{}}), PeerError);
+  EXPECT_THAT(ask(2, 1, StoreOp::kSet, {"k"}, {{}}),
+              ElementsAre(Pair(2, 1), Pair(1, 1)));
+  EXPECT_THAT(ask(1, 1, StoreOp::kGet, {"k"}), ElementsAre(Pair(1, 1)));
 }
 
 TEST_F(DeskTest, ARefusalIsAnAnswer) {

@@ -116,13 +116,22 @@ TEST_F(FileStoreTest, AMissingFileIsWaitedFor) {
 TEST_F(FileStoreTest, WhatIsNoStoreIsLeftUntouched) {
   for (const std::string& contents :
        {std::string("x"), std::string("LOCKSMITH and more text"),
-        std::string(500, '\0'), std::string("#!/bin/sh\necho hello\n")}) {
+        std::string(500, '\0'), std::string("#!/bin/sh\necho hello\n"),
+        std::string("LOCKSTEP notes")}) {
     write_file(path_, contents);
     EXPECT_THAT(refusal<UsageError>(), HasSubstr("is no store file"));
     EXPECT_EQ(read_file(path_), contents);
   }
   EXPECT_THROW(FileStore store(directory_.path()), Error);
   EXPECT_THROW(FileStore store("/dev/null"), Error);
+}
+
+TEST_F(FileStoreTest, APathThatCannotBeMadeIsAnErrorInTime) {
+  FileStoreOptions options;
+  options.open_timeout = 50ms;
+  EXPECT_THROW(FileStore("", options), Error);
+  fs::create_symlink(directory_.file("no/where"), path_);
+  EXPECT_THROW(FileStore(path_, options), Error);
 }
 
 TEST_F(FileStoreTest, ATornHeaderIsBegunAnew) {
