@@ -28,7 +28,7 @@ struct World {
   int size = 1;
   int local_rank = 0;  // among those of this host
   int local_size = 1;  // 0: the launcher does not say
-  int node_rank = 0;  // which host
+  int node_rank = 0;   // which host
   std::string run_id;
   int restart_count = 0;
   std::string started_by;        // "lockstep run", "torchrun", "Open MPI", ...
