@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/nodes.h"
 
-#include <unistd.h>
-
-#include <climits>
 #include <map>
 #include <thread>
 #include <utility>
@@ -11,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "launch/host_name.h"
 #include "launch/round.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
@@ -25,12 +23,6 @@ namespace {
 constexpr auto kHeartbeat = 500ms;
 constexpr auto kSilence = 10s;
 constexpr auto kPause = 10ms;
-
-std::string host_name() {
-  char name[HOST_NAME_MAX + 1] = "";
-  ::gethostname(name, sizeof name - 1);
-  return name;
-}
 
 std::string beat_key(int node) { return fmt::format("beat/{}", node); }
 std::string ranks_key(int node) { return fmt::format("ranks/{}", node); }

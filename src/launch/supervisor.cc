@@ -3,17 +3,16 @@
 
 #include <poll.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <climits>
 #include <csignal>
 #include <fstream>
 #include <thread>
 
 #include <fmt/format.h>
 
+#include "launch/host_name.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep {
@@ -31,12 +30,6 @@ long oom_kills() {
     if (name == "oom_kill") return count;
   }
   return 0;
-}
-
-std::string host_name() {
-  char name[HOST_NAME_MAX + 1] = "";
-  ::gethostname(name, sizeof name - 1);
-  return name;
 }
 
 class Supervisor {

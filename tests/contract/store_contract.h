@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/store/store.h"
+#include "support/message_of.h"
 
 // The contract of every store: tests of what it holds and tests of how it
 // waits, in two files; a third says which stores there are.
@@ -40,19 +41,5 @@ class StoreContract : public ::testing::TestWithParam<StoreKind> {
     return to_string(store_->get(key, Deadline::in(std::chrono::seconds(10))));
   }
 };
-
-template <class ErrorType, class Action>
-std::string message_of(Action action) {
-  try {
-    action();
-  } catch (const ErrorType& error) {
-    return error.what();
-  } catch (const std::exception& error) {
-    ADD_FAILURE() << "another error: " << error.what();
-    return "";
-  }
-  ADD_FAILURE() << "no error";
-  return "";
-}
 
 }  // namespace lockstep

@@ -16,6 +16,7 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using testing::message_of;
 using testing::run_threads;
 
 TEST_P(StoreContract, SetOverwritesAndOthersSeeIt) {

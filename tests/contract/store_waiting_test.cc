@@ -21,6 +21,7 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using testing::message_of;
 using ::testing::Not;
 using testing::run_threads;
 

@@ -11,6 +11,7 @@
 #include "lockstep/net/listener.h"
 #include "lockstep/store/rendezvous.h"
 #include "lockstep/store/tcp_store_server.h"
+#include "support/message_of.h"
 #include "support/support.h"
 
 namespace lockstep {
@@ -19,6 +20,7 @@ namespace {
 using namespace std::chrono_literals;
 using testing::eventually;
 using ::testing::HasSubstr;
+using testing::message_of;
 using testing::run_threads;
 
 std::unique_ptr<TcpStore> connect(uint16_t port, const std::string& secret,
@@ -30,17 +32,6 @@ std::unique_ptr<TcpStore> connect(uint16_t port, const std::string& secret,
 
 Listener free_port() {
   return Listener(resolve({"127.0.0.1", 0}, Deadline::in(1s)).at(0));
-}
-
-template <class ErrorType, class Action>
-std::string message_of(Action action) {
-  try {
-    action();
-  } catch (const ErrorType& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "no error";
-  return "";
 }
 
 TEST(TcpStoreServer, BeyondLoopbackItNeedsASecret) {
