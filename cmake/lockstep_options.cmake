@@ -28,5 +28,8 @@ function(lockstep_compile_options target)
       -fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer
       -fno-sanitize-recover=all)
     target_link_options(${target} PUBLIC -fsanitize=${LOCKSTEP_SANITIZE})
+    # g++ warns of the standard library's own code there.
+    target_compile_options(${target} PRIVATE
+      $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   endif()
 endfunction()
