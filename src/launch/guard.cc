@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "lockstep/base/deadline.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep {
@@ -20,10 +21,14 @@ namespace {
 bool is_marked(const std::string& process, const std::string& launcher_id) {
   std::ifstream file("/proc/" + process + "/environ", std::ios::binary);
   if (!file) return false;
-  const std::string wanted = "LOCKSTEP_LAUNCHER=" + launcher_id;
+  // The value is a list: a launcher that a rank starts adds itself to it.
+  const std::string name = "LOCKSTEP_LAUNCHER=";
   std::string entry;
   while (std::getline(file, entry, '\0')) {
-    if (entry == wanted) return true;
+    if (entry.compare(0, name.size(), name) == 0) {
+      return ("," + entry.substr(name.size()) + ",")
+                 .find("," + launcher_id + ",") != std::string::npos;
+    }
   }
   return false;
 }
@@ -88,9 +93,11 @@ int kill_marked(const std::string& launcher_id) {
   // becoming another program has no environment for a moment: so none has to
   // be seen several times.
   int killed = 0;
-  for (int unseen = 0; unseen < 3; ++unseen) {
+  const auto deadline = Deadline::in(std::chrono::seconds(5));
+  for (int unseen = 0; unseen < 3 && !deadline.passed(); ++unseen) {
     while (const int now = kill_seen(launcher_id)) {
       killed += now;
+      if (deadline.passed()) break;  // one that the system does not let die
       ::usleep(2000);
     }
     ::usleep(1000);

@@ -28,8 +28,9 @@ class Guard {
   Fd pipe_;
 };
 
-// Kills every process whose environment has LOCKSTEP_LAUNCHER=`launcher_id`,
-// wherever it has moved to, until there is none; the caller's own stays.
+// Kills every process that has `launcher_id` in the LOCKSTEP_LAUNCHER of its
+// environment, wherever it has moved to, until there is none or five seconds
+// have passed; the caller's own stays.
 // Returns how many there were.
 int kill_marked(const std::string& launcher_id);
 

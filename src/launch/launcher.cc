@@ -10,6 +10,7 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <memory>
 
 #include <fmt/format.h>
@@ -21,6 +22,7 @@
 #include "launch/signals.h"
 #include "launch/supervisor.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
 #include "lockstep/launch/secret_file.h"
 #include "lockstep/launch/store_url.h"
 #include "lockstep/net/listener.h"
@@ -33,17 +35,29 @@ using namespace std::chrono_literals;
 namespace {
 
 // Node 0 serves the store: it outlives every rank.
-std::shared_ptr<Store> open_job_store(const RunOptions& options,
-                                      const std::string& secret,
-                                      Address& address) {
+std::shared_ptr<Store> open_job_store(
+    const RunOptions& options, const std::string& secret, Address& address,
+    const std::function<bool()>& interrupted) {
   StoreUrlOptions url;
   url.secret = secret;
-  url.timeout = options.timeout;
+  url.timeout = 5s;
   url.linger = 0s;  // Nodes::leave() has seen to it
-  if (options.node_rank != 0) {
-    return open_store("tcp://" + to_text(address), url);
+  if (options.node_rank == 0) return serve_store(address, url);
+  // In slices, so that a signal is heard and the user hears of us.
+  url.timeout = 1s;
+  const auto deadline = Deadline::in(options.timeout);
+  LogLimiter notice(10s);
+  for (;;) {
+    try {
+      return open_store("tcp://" + to_text(address), url);
+    } catch (const TimeoutError& error) {
+      if (deadline.passed()) throw;
+      if (notice.admit()) {
+        log_info(fmt::format("waiting for node 0: {}", error.what()));
+      }
+    }
+    if (interrupted()) throw AbortedError("interrupted");
   }
-  return serve_store(address, url);
 }
 
 int free_port() {
@@ -104,11 +118,14 @@ class Launcher {
  private:
   int run_rounds(Signals& signals) {
     Address address = plan_.rendezvous;
-    auto store = open_job_store(options_, job_.secret, address);
-    Nodes nodes(store, options_.node_rank, options_.nodes, [&] {
-      if (const auto number = signals.next()) interrupted_by_ = *number;
-      return interrupted_by_ != 0;
-    });
+    const auto interrupted = [&] {
+      const auto number = signals.next();
+      if (number) interrupted_by_ = *number;
+      return number.has_value();
+    };
+    auto store = open_job_store(options_, job_.secret, address, interrupted);
+    store->set_timeout(2s);  // a launcher must not wait for a hung node 0
+    Nodes nodes(store, options_.node_rank, options_.nodes, interrupted);
     const auto layout =
         nodes.join({plan_.ranks, options_.max_restarts, id_, free_port()},
                    Deadline::in(options_.timeout));
@@ -132,25 +149,19 @@ class Launcher {
 
   Nodes::Verdict run_one(Nodes& nodes, Signals& signals) {
     nodes.begin_round(job_.round, job_.run_id, Deadline::in(options_.timeout));
-    const auto end =
-        run_round(rank_plans(options_, plan_, job_), options_.grace, signals,
-                  nodes.stop_fd(), out_, err_, [&](const Failure& failure) {
-                    nodes.say_failed(job_.round, {failure.ending.exit_code(),
-                                                  to_text(failure), false});
-                  });
-    clean_up();
+    const auto end = run_ranks(nodes, signals);
     std::string report;
     int exit_code = 0;
-    if (end.interrupted_by != 0) {
-      interrupted_by_ = end.interrupted_by;
-      exit_code = 128 + interrupted_by_;
-      report = fmt::format("interrupted by SIG{}\n",
-                           ::sigabbrev_np(interrupted_by_));
-    } else if (end.failure) {
+    if (end.interrupted_by != 0) interrupted_by_ = end.interrupted_by;
+    if (end.failure) {
       exit_code = end.failure->ending.exit_code();
       report = to_text(*end.failure);
+      say(report);
+    } else if (end.interrupted_by != 0) {
+      exit_code = 128 + end.interrupted_by;
+      report = fmt::format("interrupted by SIG{}\n",
+                           ::sigabbrev_np(end.interrupted_by));
     }
-    if (end.failure) say(report);
     const auto verdict =
         nodes.end_round(job_.round, report, exit_code, options_.grace + 10s);
     if (verdict.exit_code != 0 && verdict.report != report) {
@@ -158,6 +169,23 @@ class Launcher {
                           : "on another host: " + verdict.report);
     }
     return verdict;
+  }
+
+  RoundEnd run_ranks(Nodes& nodes, Signals& signals) {
+    const auto tell = [&](const Failure& failure) {
+      nodes.say_failed(job_.round,
+                       {failure.ending.exit_code(), to_text(failure), false});
+    };
+    try {
+      const auto end =
+          run_round(rank_plans(options_, plan_, job_), options_.grace, signals,
+                    nodes.stop_fd(), out_, err_, tell);
+      clean_up();
+      return end;
+    } catch (...) {
+      clean_up();  // a rank could not be started
+      throw;
+    }
   }
 
   // Processes that left their rank's group are found by their environment.

@@ -126,6 +126,7 @@ void Nodes::watch(int round) {
     Deadline silent_at = Deadline::in(kSilence);
   };
   std::map<int, Seen> others;
+  Deadline answers_until = Deadline::in(kSilence);
   while (watching_) {
     try {
       store_->add(beat_key(node_rank_), 1);
@@ -140,13 +141,23 @@ void Nodes::watch(int round) {
                                        node, to_text(kSilence)),
                            true});
       }
-      store_->wait({key(round, "failed")}, Deadline::in(kHeartbeat));
-      return stop_.signal();
+      answers_until = Deadline::in(kSilence);
+      if (wait_for_failure(round)) return stop_.signal();
     } catch (const TimeoutError&) {
-      continue;  // no failure in this while
+      if (answers_until.passed()) return stop_.signal();  // node 0 hangs
     } catch (const Error&) {
       return stop_.signal();  // node 0 is gone; end_round() will say so
     }
+  }
+}
+
+// False when there was none in this while.
+bool Nodes::wait_for_failure(int round) {
+  try {
+    store_->wait({key(round, "failed")}, Deadline::in(kHeartbeat));
+    return true;
+  } catch (const TimeoutError&) {
+    return false;
   }
 }
 
@@ -187,14 +198,19 @@ Nodes::Verdict Nodes::end_round(int round, const std::string& report,
         is_host_lost_ = verdict.is_last;
         until = Deadline::in(verdict.is_last ? 0ms : patience);
       }
+      if (interrupted_()) {
+        if (!until) say_failed(round, {1, "interrupted\n", false});
+        until = Deadline::in(0ms);
+      }
       if (until && until->passed()) break;
-      pause();
+      std::this_thread::sleep_for(kPause);
     }
     if (store_->check({key(round, "failed")})) verdict = read_failure(round);
     return verdict;
-  } catch (const PeerError& error) {
+  } catch (const Error& error) {  // gone, or it does not answer
     is_host_lost_ = true;
-    return {1, fmt::format("lost the launcher of node 0: {}\n", error.what()),
+    return {exit_code != 0 ? exit_code : 1,
+            fmt::format("lost the launcher of node 0: {}\n", error.what()),
             true};
   }
 }

@@ -20,8 +20,9 @@ namespace lockstep {
 // With one host all of it is answered at once.
 //
 // Threads: one at a time; a thread of its own watches the others.
-// Errors:  AbortedError from every wait once `interrupted()` is true; it is
-//          asked every few milliseconds.
+// Errors:  AbortedError from join() and begin_round() when `interrupted()`,
+// which
+//          is asked every few milliseconds, says that a signal has come.
 class Nodes {
  public:
   Nodes(std::shared_ptr<Store> store, int node_rank, int nodes,
@@ -65,7 +66,7 @@ class Nodes {
   void say_failed(int round, const Verdict& verdict) noexcept;
 
   // Tells how the round ended here and waits until it has ended everywhere;
-  // once it has failed, until the deadline at most.
+  // once it has failed, for `patience` at most; no longer once interrupted.
   Verdict end_round(int round, const std::string& report, int exit_code,
                     Deadline::Duration patience);
 
@@ -75,6 +76,7 @@ class Nodes {
  private:
   void agree(const std::string& option, int value);
   void watch(int round);
+  bool wait_for_failure(int round);
   Verdict read_failure(int round);
   void pause() const;
   static std::string key(int round, const std::string& name);

@@ -84,7 +84,10 @@ bool Stream::write(const std::string& text) {
       continue;
     }
     const ssize_t put = ::write(fd_, begin, std::min(left, kPipeBytes));
-    if (put < 0 && errno != EINTR && errno != EAGAIN) return false;
+    if (put < 0 && errno != EINTR && errno != EAGAIN) {
+      if (errno == EPIPE) broken_ = true;
+      return false;
+    }
     if (put > 0) {
       begin += put;
       left -= static_cast<size_t>(put);

@@ -43,6 +43,9 @@ class Stream {
   bool write(const std::string& text);
   bool is_terminal() const;
 
+  // Nobody reads any more: what is written is lost.
+  bool is_broken() const { return broken_; }
+
   // From now on nothing waits for the reader: for the end of the job.
   void give_up() { given_up_ = true; }
 
@@ -50,6 +53,7 @@ class Stream {
   const int fd_;
   Turn turn_;
   std::atomic<bool> given_up_{false};
+  std::atomic<bool> broken_{false};
 };
 
 // Takes what one rank prints, on a thread of its own: to the launcher's

@@ -78,6 +78,12 @@ Address rendezvous_of(const RunOptions& options) {
   return address;
 }
 
+// A launcher may itself be a rank of another, which must find its ranks too.
+std::string launchers(const std::string& id) {
+  const auto outer = env::text("LOCKSTEP_LAUNCHER");
+  return outer ? *outer + "," + id : id;
+}
+
 using Variables = std::map<std::string, std::string>;
 
 // What the launcher adds to the environment of rank `local` of this host.
@@ -98,12 +104,23 @@ Variables variables_for(const RunOptions& options, const RunPlan& plan,
       {"LOCKSTEP_SECRET", job.secret},
       {"LOCKSTEP_RUN_ID", job.run_id},
       {"LOCKSTEP_RESTART_COUNT", text(job.round)},
-      {"LOCKSTEP_LAUNCHER", job.launcher_id},
+      {"LOCKSTEP_LAUNCHER", launchers(job.launcher_id)},
       {"OMP_NUM_THREADS", text(plan.bindings[local].threads)},
   };
   if (!options.backend.empty()) set["LOCKSTEP_BACKEND"] = options.backend;
-  for (const auto& [name, value] : options.environment) set[name] = value;
+  for (const auto& [name, value] : options.environment) {
+    LOCKSTEP_CHECK(name != "LOCKSTEP_LAUNCHER", UsageError,
+                   "--env cannot set LOCKSTEP_LAUNCHER: by it the launcher "
+                   "finds the processes it has to end");
+    set[name] = value;
+  }
   return set;
+}
+
+// Left over from a start by hand, these would win over what we set.
+bool is_stale(const std::string& name) {
+  return name == "LOCKSTEP_RANK" || name == "LOCKSTEP_WORLD_SIZE" ||
+         name == "LOCKSTEP_LOCAL_RANK" || name == "LOCKSTEP_LOCAL_WORLD_SIZE";
 }
 
 // Ours replace those that are there.
@@ -111,7 +128,8 @@ std::vector<std::string> merged_environment(const Variables& set) {
   std::vector<std::string> merged;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;
-    if (set.count(text.substr(0, text.find('='))) == 0) merged.push_back(text);
+    const std::string name = text.substr(0, text.find('='));
+    if (set.count(name) == 0 && !is_stale(name)) merged.push_back(text);
   }
   for (const auto& [name, value] : set) merged.push_back(name + "=" + value);
   return merged;

@@ -28,9 +28,10 @@ std::string read_secret_file(const std::string& path) {
     throw SystemError(fmt::format("cannot read the secret file '{}'", path),
                       errno);
   }
-  LOCKSTEP_CHECK((info.st_mode & (S_IRGRP | S_IROTH)) == 0, UsageError,
-                 "others may read the secret file '{}'; run: chmod 600 {}",
-                 path, path);
+  LOCKSTEP_CHECK(
+      (info.st_mode & 0077) == 0, UsageError,
+      "others may read or write the secret file '{}'; run: chmod 600 {}", path,
+      path);
   std::string secret(bytes, static_cast<size_t>(size));
   secret.resize(std::min(secret.size(), secret.find_first_of("\r\n")));
   LOCKSTEP_CHECK(!secret.empty(), UsageError,

@@ -20,6 +20,13 @@ TcpStoreOptions tcp_options(const StoreUrlOptions& options) {
   return tcp;
 }
 
+// To reach the server of this very process takes no time, or is impossible.
+TcpStoreOptions own_options() {
+  TcpStoreOptions tcp;
+  tcp.connect_timeout = std::chrono::seconds(5);
+  return tcp;
+}
+
 std::shared_ptr<Store> open_file(const std::string& url,
                                  const std::string& path,
                                  const StoreUrlOptions& options) {
@@ -63,7 +70,7 @@ std::shared_ptr<Store> serve_store(Address& address,
   struct Served {
     Served(const Address& at, const StoreUrlOptions& with)
         : server(at.host, at.port, with.secret),
-          client(at.host, server.port(), with.secret, tcp_options(with)),
+          client(at.host, server.port(), with.secret, own_options()),
           linger(with.linger) {}
     ~Served() {
       // Others may be about to ask a last time.

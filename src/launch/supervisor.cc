@@ -21,6 +21,11 @@ using namespace std::chrono_literals;
 
 namespace {
 
+// So long after a failure its true cause may still become known.
+constexpr auto kSettle = 30ms;
+// What has no descriptor is looked at this often.
+constexpr auto kLookAround = 200ms;
+
 // How often the kernel has killed a process for lack of memory.
 long oom_kills() {
   std::ifstream file("/proc/vmstat");
@@ -62,8 +67,11 @@ class Supervisor {
         if (!rank.ended) check(rank);
       }
       while (const auto number = signals_.next()) on_signal(*number);
+      if (settled_at_ && settled_at_->passed()) blame();
+      if (out_.is_broken() && !is_ending()) on_signal(SIGPIPE);
       if (kill_at_ && kill_at_->passed()) kill_all();
     }
+    if (settled_at_) blame();
     wait_for_output();
     return std::move(end_);
   }
@@ -86,7 +94,9 @@ class Supervisor {
       if (!rank.ended) entries.push_back({rank.process.handle(), POLLIN, 0});
     }
     if (entries.size() == others) return false;
-    const auto until = kill_at_.value_or(Deadline::in(1h));
+    auto until = Deadline::in(kLookAround);
+    if (kill_at_) until = earlier(until, *kill_at_);
+    if (settled_at_) until = earlier(until, *settled_at_);
     if (::poll(entries.data(), entries.size(), until.poll_timeout()) > 0 &&
         others == 2 && entries[1].revents != 0) {
       end_.stopped = true;
@@ -119,12 +129,30 @@ class Supervisor {
     rank.ended = true;
     rank.output->stop();
     if (ending->is_success() || is_ending()) return;
+    failed_.push_back({&rank, *ending, Deadline::Clock::now() - start_});
+    // Those that depend on a rank fail when it dies, and the system may tell
+    // of them first: whose fault it was is decided a moment later.
+    if (!settled_at_) settled_at_ = Deadline::in(kSettle);
+  }
+
+  // Of the ranks that failed together, names the one that died by a signal of
+  // its own; else the first.
+  void blame() {
+    settled_at_.reset();
+    if (failed_.empty() || is_ending()) return;
+    const auto died =
+        std::find_if(failed_.begin(), failed_.end(), [](const Failed& one) {
+          const int number = one.ending.signal;
+          return number != 0 && number != SIGTERM && number != SIGPIPE;
+        });
+    const Failed& first = died != failed_.end() ? *died : failed_.front();
+    Rank& rank = *first.rank;
     Failure failure;
     failure.rank = rank.rank;
     failure.host = host_name();
     failure.pid = rank.process.pid();
-    failure.ending = *ending;
-    failure.after = Deadline::Clock::now() - start_;
+    failure.ending = first.ending;
+    failure.after = first.after;
     // Its last lines are on their way, unless our reader holds them up.
     const auto until = Deadline::in(300ms);
     while (!rank.output->is_done() && !until.passed()) {
@@ -133,14 +161,16 @@ class Supervisor {
     failure.last_lines = rank.output->last_lines();
     failure.log_path = rank.log_path;
     failure.out_of_memory =
-        ending->signal == SIGKILL && oom_kills() > oom_kills_before_;
+        first.ending.signal == SIGKILL && oom_kills() > oom_kills_before_;
     end_.failure = failure;
     end_all(SIGTERM);
     on_failure_(failure);
   }
 
   void on_signal(int number) {
-    if (end_.interrupted_by != 0) return kill_all();  // said twice: at once
+    // Said twice, or while they are ending already: at once.
+    if (is_ending()) kill_all();
+    if (end_.interrupted_by != 0) return;
     end_.interrupted_by = number;
     end_all(number);
   }
@@ -170,9 +200,25 @@ class Supervisor {
   const Deadline::Clock::time_point start_ = Deadline::Clock::now();
   const long oom_kills_before_ = oom_kills();
   std::vector<Rank> ranks_;
-  std::optional<Deadline> kill_at_;  // set once the end has begun
+  struct Failed {
+    Rank* rank;
+    Ending ending;
+    Deadline::Duration after;
+  };
+  std::vector<Failed> failed_;          // before the end began
+  std::optional<Deadline> settled_at_;  // then one of them is named
+  std::optional<Deadline> kill_at_;     // set once the end has begun
   RoundEnd end_;
 };
+
+// A rank may print anything; a report must not move the cursor.
+std::string without_controls(std::string line) {
+  for (char& c : line) {
+    const auto code = static_cast<unsigned char>(c);
+    if ((code < 0x20 && c != '\t') || code == 0x7f) c = '?';
+  }
+  return line;
+}
 
 }  // namespace
 
@@ -186,7 +232,9 @@ std::string to_text(const Failure& failure) {
     text += "  it had printed nothing\n";
   } else {
     text += "  its last lines:\n";
-    for (const auto& line : failure.last_lines) text += "    | " + line + "\n";
+    for (const auto& line : failure.last_lines) {
+      text += "    | " + without_controls(line) + "\n";
+    }
   }
   if (!failure.log_path.empty()) {
     text += fmt::format("  its log: {}\n", failure.log_path);

@@ -69,6 +69,11 @@ std::shared_ptr<Store> find_store(const Place& place,
   }
   std::string url = given.store_url;
   if (url.empty()) url = env::text("LOCKSTEP_STORE").value_or("");
+  LOCKSTEP_CHECK(place.size == 1 || url.compare(0, 7, "hash://") != 0,
+                 UsageError,
+                 "rank {} of {} cannot meet the others in a store of its own "
+                 "process ({})",
+                 place.rank, place.size, url);
   if (!url.empty()) return open_store(url, options);
   if (place.size == 1) return std::make_shared<HashStore>();
   switch (place.starter) {

@@ -153,9 +153,9 @@ class FileStore::Impl {
   }
 
   void log_request(const StoreRequest& request) {
-    ByteWriter writer = entry(Entry::kRequest);
-    codec::encode(request, writer);
     try {
+      ByteWriter writer = entry(Entry::kRequest);
+      codec::encode(request, writer);
       log_->append(writer.bytes());
     } catch (...) {
       forget();  // the contents are ahead of the file: read it all again

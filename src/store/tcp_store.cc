@@ -210,7 +210,7 @@ class TcpStore::Impl {
     std::string failure;
     try {
       receive(answers, deadline);
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {  // no memory, too
       failure = error.what();
     }
     lock.lock();

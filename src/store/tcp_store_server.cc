@@ -116,7 +116,7 @@ class TcpStoreServer::Impl {
         if (!socket) return;
         greet(std::move(*socket));
       }
-    } catch (const SystemError& error) {
+    } catch (const std::exception& error) {
       // Out of descriptors or memory: make room if a stranger holds some, and
       // in any case let a moment pass.
       if (auto skipped = full_log_.admit()) {

@@ -73,6 +73,13 @@ class Job {
   std::string output_;
 };
 
+// The address sanitizer keeps what is freed for a while.
+#ifdef __SANITIZE_ADDRESS__
+constexpr long kMostMemoryMib = 1000;
+#else
+constexpr long kMostMemoryMib = 300;
+#endif
+
 const std::string kWorker = LOCKSTEP_LAUNCH_WORKER;
 
 TEST(Launcher, AllRanksZeroIsZeroAndNothingIsLeft) {
@@ -154,7 +161,8 @@ TEST(Launcher, ASecondSignalKillsAtOnce) {
       job.launcher().signal(SIGINT);
     }
   });
-  EXPECT_EQ(job.finish(), 128 + SIGINT);
+  // The last of them may end the launcher itself, when all is done.
+  EXPECT_THAT(job.finish(), ::testing::AnyOf(128 + SIGINT, -SIGINT));
   EXPECT_LT(Deadline::Clock::now() - start, 20s);
   asker.join();
   EXPECT_TRUE(job.left_behind().empty());
@@ -243,7 +251,7 @@ TEST(Launcher, AFloodKeepsLinesWholeStallsNobodyAndStaysSmall) {
   EXPECT_EQ(lines, ((int64_t{mib} << 20) + 99) / 100);
   EXPECT_GE(slowest, 0);
   EXPECT_LT(slowest, 5000);
-  EXPECT_LT(memory, 300);
+  EXPECT_LT(memory, kMostMemoryMib);
 }
 
 // A pipe that nobody reads must not keep the launcher from ending its ranks.

@@ -48,7 +48,9 @@ int run_with(RunArguments& arguments) {
   options.ranks = ranks_of(arguments.ranks);
   options.threads = arguments.threads;
   if (arguments.timeout < 1) throw UsageError("--timeout must be 1 or more");
-  if (arguments.grace < 0) throw UsageError("--grace must be 0 or more");
+  if (!(arguments.grace >= 0 && arguments.grace <= 1e6)) {
+    throw UsageError("--grace must be from 0 to 1000000 seconds");
+  }
   options.grace =
       std::chrono::milliseconds(static_cast<int64_t>(arguments.grace * 1000));
   options.timeout = std::chrono::seconds(arguments.timeout);

@@ -35,9 +35,9 @@ struct World {
   std::shared_ptr<Store> store;  // with a prefix of this run's own
 };
 
-// Finds it from, in this order: `options`; LOCKSTEP_*, as `lockstep run` sets
-// them; torchrun's variables; Open MPI's and MPICH's; Slurm's. With none of
-// them it is a world of one.
+// Finds it from, in this order: `options`; what `lockstep run` sets, or
+// LOCKSTEP_RANK and LOCKSTEP_WORLD_SIZE by hand; torchrun's variables; Open
+// MPI's and MPICH's; Slurm's. With none of them it is a world of one.
 //
 // Where nobody serves a store, rank 0 does: under torchrun at LOCKSTEP_PORT,
 // else MASTER_PORT + 1, because torchrun itself listens at MASTER_PORT. Under

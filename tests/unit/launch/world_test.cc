@@ -99,9 +99,17 @@ TEST_F(WorldTest, PrefersTheCallersUrlToTheEnvironments) {
   set({{"LOCKSTEP_STORE", "nonsense"}});
   WorldOptions options;
   options.rank = 0;
-  options.size = 2;
+  options.size = 1;
   options.store_url = "hash://";
   EXPECT_NO_THROW(find_world(options).store->set("k", "v"));
+}
+
+TEST_F(WorldTest, RefusesToMeetOthersInAStoreOfItsOwn) {
+  WorldOptions options;
+  options.rank = 0;
+  options.size = 2;
+  options.store_url = "hash://";
+  EXPECT_THAT(complaint<UsageError>(options), HasSubstr("own process"));
 }
 
 TEST_F(WorldTest, ChecksWhatTheCallerSays) {
