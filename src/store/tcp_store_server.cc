@@ -278,7 +278,8 @@ class TcpStoreServer::Impl {
   }
 
   void send_answers() {
-    for (size_t i = 0; i < answered_.size(); ++i) {  // it may grow
+    // It may grow meanwhile. NOLINTNEXTLINE(modernize-loop-convert)
+    for (size_t i = 0; i < answered_.size(); ++i) {
       const auto found = connections_.find(answered_[i]);
       if (found == connections_.end()) continue;  // closed a moment ago
       Connection& connection = *found->second;
