@@ -7,6 +7,12 @@ get_property(targets GLOBAL PROPERTY LOCKSTEP_TARGETS)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
 
 install(TARGETS ${targets} EXPORT lockstepTargets)
+get_property(torch_targets GLOBAL PROPERTY LOCKSTEP_TORCH_TARGETS)
+if(torch_targets)
+  install(TARGETS ${torch_targets} EXPORT lockstepTorchTargets)
+  install(EXPORT lockstepTorchTargets NAMESPACE lockstep::
+    DESTINATION ${package_dir})
+endif()
 install(TARGETS lockstep_tool RUNTIME)
 install(DIRECTORY include/lockstep TYPE INCLUDE)
 install(FILES tools/lockstep/lockstep.1

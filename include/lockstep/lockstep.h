@@ -3,3 +3,5 @@
 
 // Everything, for training programs that link lockstep::lockstep.
 #include "lockstep/comm.h"
+#include "lockstep/tensor/collectives.h"
+#include "lockstep/tensor/dtype.h"

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "lockstep/base/caller_state.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 
@@ -22,23 +23,26 @@ void run(const std::function<void()>& callback) {
 
 }  // namespace
 
-bool FutureState::is_ready() const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return phase_ >= Phase::kReady;
-}
+bool FutureState::is_ready() const { return phase_ >= Phase::kReady; }
 
 std::exception_ptr FutureState::error() const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return error_;
+  return is_ready() ? error_ : nullptr;
 }
 
 bool FutureState::wait(Deadline deadline) const {
+  if (phase_ == Phase::kReleased) return true;
   std::unique_lock<std::mutex> lock(mutex_);
-  return released_.wait_until(lock, deadline.time(), [&] {
+  const auto may_pass = [&] {
     return phase_ == Phase::kReleased ||
            (phase_ == Phase::kReady &&
             publisher_ == std::this_thread::get_id());
-  });
+  };
+  if (may_pass()) return true;
+  LOCKSTEP_CHECK(
+      !NoWaitScope::is_active(), UsageError,
+      "waiting on a lane thread, where continuations and posted "
+      "steps run, could last for ever; continue with then() instead");
+  return released_.wait_until(lock, deadline.time(), may_pass);
 }
 
 void FutureState::wait_or_throw(Deadline deadline) const {
@@ -54,7 +58,7 @@ void FutureState::on_ready(std::function<void()> callback) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (phase_ < Phase::kReady) {
-      callbacks_.push_back(std::move(callback));
+      callbacks_.push_back(with_caller_state(std::move(callback)));
       return;
     }
   }
@@ -62,10 +66,10 @@ void FutureState::on_ready(std::function<void()> callback) {
 }
 
 void FutureState::claim() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  LOCKSTEP_CHECK(phase_ == Phase::kOpen, UsageError,
+  Phase open = Phase::kOpen;
+  LOCKSTEP_CHECK(phase_.compare_exchange_strong(open, Phase::kClaimed),
+                 UsageError,
                  "this promise was completed before; a result is set once");
-  phase_ = Phase::kClaimed;
 }
 
 void FutureState::publish(std::exception_ptr error) {
@@ -73,13 +77,13 @@ void FutureState::publish(std::exception_ptr error) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     LOCKSTEP_ASSERT(phase_ == Phase::kClaimed);
-    phase_ = Phase::kReady;
     error_ = std::move(error);
     publisher_ = std::this_thread::get_id();
     callbacks.swap(callbacks_);
+    phase_ = callbacks.empty() ? Phase::kReleased : Phase::kReady;
   }
-  for (const auto& callback : callbacks) run(callback);
-  {
+  if (!callbacks.empty()) {
+    for (const auto& callback : callbacks) run(callback);
     std::lock_guard<std::mutex> lock(mutex_);
     phase_ = Phase::kReleased;
   }
@@ -87,11 +91,8 @@ void FutureState::publish(std::exception_ptr error) {
 }
 
 void FutureState::abandon() {
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (phase_ != Phase::kOpen) return;
-    phase_ = Phase::kClaimed;
-  }
+  Phase open = Phase::kOpen;
+  if (!phase_.compare_exchange_strong(open, Phase::kClaimed)) return;
   publish(std::make_exception_ptr(
       AbortedError("the operation was dropped before it had a result")));
 }

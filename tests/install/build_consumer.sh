@@ -23,5 +23,7 @@ cmake -S "$source/tests/install/consumer" -B "$work/build" -G Ninja \
   "${options[@]}" >"$work/log" ||
   { cat "$work/log"; exit 1; }
 cmake --build "$work/build" -j 2 -- --quiet
-"$work/build/app" | grep '^hello from lockstep [0-9]'
+"$work/build/app" | grep '^hello from lockstep [0-9].*, 6$'
+# Below the torch line nothing loads libtorch.
+! ldd "$work/build/small" | grep -q torch
 "$work/build/small" | grep '^hello from lockstep [0-9]'

@@ -14,9 +14,14 @@ MAY_INCLUDE = {
     "trace": ["base"],
     "net": ["base", "trace"],
     "store": ["base", "net", "trace"],
+    "collective": ["base"],
+    "comm": ["base", "trace", "store", "collective"],
     "launch": ["base", "net", "store", "trace"],
+    # launch is for init(): a group begins with the place of its process.
+    "backend": ["base", "trace", "net", "store", "collective", "comm", "launch"],
+    "tensor": ["base", "trace", "collective", "comm"],
 }
-ABOVE_TORCH_LINE = []
+ABOVE_TORCH_LINE = ["tensor"]
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <exception>
 #include <functional>
@@ -18,7 +19,8 @@ namespace lockstep::detail {
 //
 // Completion goes open -> claimed -> ready -> released: whoever claims may
 // write the value; ready makes it visible and runs the continuations; released
-// wakes the waiters.
+// wakes the waiters. The phase is changed under the mutex and read without:
+// once it is ready, value and error do not change any more.
 class FutureState {
  public:
   bool is_ready() const;
@@ -39,8 +41,8 @@ class FutureState {
 
   mutable std::mutex mutex_;
   mutable std::condition_variable released_;
-  Phase phase_ LOCKSTEP_GUARDED_BY(mutex_) = Phase::kOpen;
-  std::exception_ptr error_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::atomic<Phase> phase_{Phase::kOpen};
+  std::exception_ptr error_;  // written before the phase becomes ready
   std::vector<std::function<void()>> callbacks_ LOCKSTEP_GUARDED_BY(mutex_);
   // Who runs the continuations: it must not wait for its own release.
   std::thread::id publisher_ LOCKSTEP_GUARDED_BY(mutex_);

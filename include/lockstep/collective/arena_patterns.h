@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "lockstep/collective/arena.h"
+
+namespace lockstep {
+
+// Runs one collective on an arena: the exchange patterns of docs/collectives.md
+// for ranks that see each other's memory.
+//
+// Errors: those of the arena; MismatchError when the parts that ranks give
+//         each other in all_to_all differ from those expected.
+void run_on_arena(Arena& arena, const CollectiveOp& op, Patience& patience);
+
+// Up to how many bytes an operation goes through the payloads: one
+// synchronisation and a copy, instead of two and none. With more ranks the
+// copies that everybody reads cost more than the second synchronisation.
+size_t one_phase_limit(int ranks);
+
+}  // namespace lockstep

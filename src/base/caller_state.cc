@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/base/caller_state.h"
+
+#include <atomic>
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+std::atomic<StateCarrier> the_carrier{nullptr};
+thread_local bool may_not_wait = false;
+
+}  // namespace
+
+void set_state_carrier(StateCarrier carrier) { the_carrier = carrier; }
+
+Callback with_caller_state(Callback callback) {
+  const StateCarrier carrier = the_carrier.load(std::memory_order_acquire);
+  return carrier == nullptr ? callback : carrier(std::move(callback));
+}
+
+NoWaitScope::NoWaitScope() : before_(may_not_wait) { may_not_wait = true; }
+NoWaitScope::~NoWaitScope() { may_not_wait = before_; }
+bool NoWaitScope::is_active() { return may_not_wait; }
+
+}  // namespace lockstep

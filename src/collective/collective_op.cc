@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/collective/collective_op.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kCacheLine = 64;
+
+bool has_root(OpKind kind) {
+  return kind == OpKind::kBroadcast || kind == OpKind::kReduce ||
+         kind == OpKind::kGather || kind == OpKind::kScatter;
+}
+bool has_reduce(OpKind kind) {
+  return kind == OpKind::kAllReduce || kind == OpKind::kReduce ||
+         kind == OpKind::kReduceScatter;
+}
+
+auto fields(const Signature& s) {
+  return std::tie(s.sequence, s.counts_hash, s.dims, s.root, s.kind, s.dtype,
+                  s.reduce, s.dim_count);
+}
+
+std::string ranks_text(const std::vector<int>& ranks) {
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s",
+                     fmt::join(ranks, ", "));
+}
+
+}  // namespace
+
+const char* to_text(OpKind kind) {
+  constexpr std::array<const char*, 13> kNames = {
+      "all_reduce", "broadcast",      "reduce",     "all_gather", "gather",
+      "scatter",    "reduce_scatter", "all_to_all", "barrier",    "allocate",
+      "send",       "recv",           "local step"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+void Signature::set_dims(const int64_t* sizes, size_t count) {
+  dims.fill(0);
+  dim_count = static_cast<uint8_t>(std::min<size_t>(count, kMostDims));
+  for (size_t i = 0; i < count; ++i) {
+    if (i < kMostDims) {
+      dims[i] = sizes[i];
+    } else {
+      dims[kMostDims - 1] *= sizes[i];
+    }
+  }
+}
+
+bool operator==(const Signature& a, const Signature& b) {
+  return fields(a) == fields(b);
+}
+
+std::string describe(const Signature& signature) {
+  std::string text =
+      fmt::format("{} #{}", to_text(signature.kind), signature.sequence);
+  if (signature.kind == OpKind::kBarrier) return text;
+  if (signature.kind == OpKind::kAllocate) {
+    return text + fmt::format(" of {} bytes", signature.dims[0]);
+  }
+  if (has_reduce(signature.kind)) {
+    text += fmt::format(" ({})", to_text(signature.reduce));
+  }
+  const auto dims = signature.dims.begin();
+  text += fmt::format(" of {} [{}]", to_text(signature.dtype),
+                      fmt::join(dims, dims + signature.dim_count, ", "));
+  if (signature.counts_hash != 0) {
+    text += fmt::format(" in given parts (list {:08x})",
+                        signature.counts_hash & 0xffffffff);
+  }
+  if (has_root(signature.kind)) {
+    text += fmt::format(" with root {}", signature.root);
+  }
+  return text;
+}
+
+void throw_mismatch(const std::vector<Signature>& signatures) {
+  // One clause for each distinct call, in the order of its first rank.
+  std::vector<std::pair<Signature, std::vector<int>>> groups;
+  for (size_t rank = 0; rank < signatures.size(); ++rank) {
+    auto same = std::find_if(
+        groups.begin(), groups.end(),
+        [&](const auto& group) { return group.first == signatures[rank]; });
+    if (same == groups.end()) {
+      same = groups.insert(groups.end(), {signatures[rank], {}});
+    }
+    same->second.push_back(static_cast<int>(rank));
+  }
+  std::vector<std::string> clauses;
+  for (const auto& [signature, ranks] : groups) {
+    clauses.push_back(
+        fmt::format("{} called {}", ranks_text(ranks), describe(signature)));
+  }
+  throw MismatchError(fmt::format(
+      "the ranks did not make the same call: {}; every rank must make the same "
+      "calls on a group, in the same order",
+      fmt::join(clauses, "; ")));
+}
+
+Part part_of(const std::vector<size_t>& counts, size_t total, int rank,
+             int size) {
+  if (counts.empty()) {
+    const size_t each = total / static_cast<size_t>(size);
+    return {each * static_cast<size_t>(rank), each};
+  }
+  Part part;
+  for (int r = 0; r < rank; ++r) part.offset += counts[static_cast<size_t>(r)];
+  part.count = counts[static_cast<size_t>(rank)];
+  return part;
+}
+
+Part slice_of(size_t total, DType dtype, int rank, int size) {
+  const size_t per_line = kCacheLine / size_of(dtype);
+  const auto ranks = static_cast<size_t>(size);
+  const size_t lines = (total + per_line - 1) / per_line;
+  const size_t each = (lines + ranks - 1) / ranks * per_line;
+  const size_t begin = std::min(total, each * static_cast<size_t>(rank));
+  return {begin, std::min(total - begin, each)};
+}
+
+}  // namespace lockstep

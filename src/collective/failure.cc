@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/collective/failure.h"
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+template <class E>
+std::exception_ptr with_peer(E error, int peer) {
+  if (peer >= 0) {
+    ErrorContext context;
+    context.peer = peer;
+    error.add_context(context);
+  }
+  return std::make_exception_ptr(error);
+}
+
+}  // namespace
+
+Failure failure_of(const std::exception_ptr& error, int by) {
+  Failure failure;
+  failure.by = by;
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& e) {
+    failure.kind = e.kind();
+    failure.peer = e.context().peer;
+    failure.text = e.message();
+  } catch (...) {
+    failure.kind = ErrorKind::kInternal;
+    failure.text = describe(error);
+  }
+  return failure;
+}
+
+std::exception_ptr error_of(const Failure& failure, int rank) {
+  if (failure.peer != rank || failure.peer < 0) {
+    switch (failure.kind) {
+      case ErrorKind::kTimeout:
+        return with_peer(TimeoutError(fmt::format("{} (noticed by rank {})",
+                                                  failure.text, failure.by)),
+                         failure.peer);
+      case ErrorKind::kPeer:
+        return with_peer(PeerError(failure.text, failure.peer), failure.peer);
+      case ErrorKind::kMismatch:
+        return with_peer(MismatchError(failure.text), failure.peer);
+      default:
+        break;
+    }
+  }
+  return with_peer(AbortedError(fmt::format("rank {} ended the group: {}",
+                                            failure.by, failure.text)),
+                   failure.by);
+}
+
+}  // namespace lockstep

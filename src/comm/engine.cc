@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/engine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "comm/op_maker.h"
+#include "lockstep/base/caller_state.h"
+#include "lockstep/base/log.h"
+#include "lockstep/trace/trace.h"
+
+namespace lockstep::detail {
+namespace {
+
+// Catches what `action` throws; an Error gets `context` first.
+template <class Action>
+std::exception_ptr error_from(const ErrorContext& context,
+                              const Action& action) {
+  try {
+    with_context(context, [&] { action(); });
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
+// Calls made inside the lane go straight to the backend, with the time that
+// the whole has.
+class BackendCalls final : public LaneCalls {
+ public:
+  BackendCalls(Backend& backend, OpMaker maker, uint64_t sequence,
+               Patience& patience)
+      : backend_(backend),
+        maker_(maker),
+        sequence_(sequence),
+        patience_(patience) {}
+
+  void all_reduce(Buffer data, ReduceOp op) override {
+    run(maker_.all_reduce(data, data, op));
+  }
+  void broadcast(Buffer data, int root) override {
+    run(maker_.broadcast(data, root));
+  }
+  void all_gather(Buffer in, Buffer out, const Counts& counts) override {
+    run(maker_.all_gather(in, out, counts));
+  }
+
+ private:
+  void run(CollectiveOp op) {
+    op.signature.sequence = sequence_;
+    backend_.run(op, patience_);
+  }
+
+  Backend& backend_;
+  const OpMaker maker_;
+  const uint64_t sequence_;
+  Patience& patience_;
+};
+
+}  // namespace
+
+// One collective in the lane.
+class Engine::OpTask : public Lane::Task, private Patience::Listener {
+ public:
+  OpTask(Engine& engine, CollectiveOp op, CallOptions options, Action action)
+      : work(std::make_shared<Work>(
+            op.kind, static_cast<int64_t>(op.signature.sequence))),
+        engine_(engine),
+        op_(std::move(op)),
+        options_(std::move(options)),
+        action_(std::move(action)) {
+    if (!trace::is_enabled()) return;
+    flow_ = trace::new_flow();
+    trace::flow_out(to_text(op_.kind), flow_);
+  }
+
+  void run() noexcept override {
+    trace::Span span(to_text(op_.kind), "comm");
+    if (flow_ != 0) trace::flow_in(to_text(op_.kind), flow_);
+    span.arg("sequence", work->sequence_number());
+    span.arg("bytes",
+             static_cast<int64_t>(std::max(op_.in.bytes(), op_.out.bytes())));
+    Patience patience(options_.timeout.value_or(engine_.options_.timeout),
+                      engine_.options_.notice_after, this);
+    std::exception_ptr error = engine_.aborted_by_failure();
+    if (!error) {
+      error = error_from(context(), [&] { run_backend(patience); });
+      if (error) engine_.fail(error);
+      if (!error && options_.finish) {
+        error = error_from(context(), options_.finish);
+      }
+    }
+    error ? work->fail(error, patience.waited())
+          : work->complete(patience.waited());
+  }
+
+  const std::shared_ptr<Work> work;
+
+ private:
+  void run_backend(Patience& patience) {
+    if (action_) {
+      action_(op_, patience);
+    } else {
+      engine_.backend_->run(op_, patience);
+    }
+  }
+
+  void on_late(const std::vector<int>& missing,
+               const Patience& patience) override {
+    log_warn(fmt::format(
+        "rank {}: {} on group '{}' has been waiting {} for rank{} {}; it "
+        "gives up in {}",
+        engine_.place_.rank, describe(op_.signature), engine_.options_.name,
+        to_text(patience.waited()), missing.size() == 1 ? "" : "s",
+        fmt::join(missing, ", "), to_text(patience.deadline().remaining())));
+  }
+
+  ErrorContext context() const {
+    return engine_.context(to_text(op_.kind), work->sequence_number());
+  }
+
+  Engine& engine_;
+  const CollectiveOp op_;
+  const CallOptions options_;
+  const Action action_;
+  uint64_t flow_ = 0;
+};
+
+// A local step between two collectives.
+class Engine::StepTask : public Lane::Task {
+ public:
+  StepTask(Engine& engine, std::function<void()> step)
+      : work(std::make_shared<Work>(OpKind::kLocalStep, -1)),
+        engine_(engine),
+        step_(with_caller_state(std::move(step))) {}
+
+  void run() noexcept override {
+    LOCKSTEP_TRACE_SCOPE("local step", "comm");
+    const Patience clock(Deadline::Duration::max());
+    std::exception_ptr error = engine_.aborted_by_failure();
+    if (!error) error = error_from(engine_.context("local step"), step_);
+    error ? work->fail(error, clock.waited()) : work->complete(clock.waited());
+  }
+
+  const std::shared_ptr<Work> work;
+
+ private:
+  Engine& engine_;
+  const std::function<void()> step_;
+};
+
+Engine::Engine(BackendFactory factory, GroupPlace place, GroupOptions options)
+    : factory_(std::move(factory)),
+      place_(std::move(place)),
+      options_(std::move(options)),
+      backend_(with_context(context("making the group"),
+                            [&] { return factory_(place_); })),
+      point_to_point_(place_, options_.notice_after),
+      lane_(fmt::format("lane {}", options_.name), place_.rank) {}
+
+// The lane goes first and completes what was launched; then sends are waited
+// for and receives withdrawn; then the backend leaves its peers.
+Engine::~Engine() = default;
+
+std::shared_ptr<Work> Engine::launch(CollectiveOp op, CallOptions options) {
+  return launch_task(std::move(op), std::move(options), nullptr);
+}
+
+RegisteredMemory Engine::allocate(CollectiveOp op, CallOptions options) {
+  RegisteredMemory memory;
+  options.sync = true;
+  launch_task(std::move(op), std::move(options),
+              [&](const CollectiveOp& asked, Patience& patience) {
+                memory = backend_->allocate(asked, patience);
+              });
+  return memory;
+}
+
+std::shared_ptr<Work> Engine::compose(OpKind kind,
+                                      std::function<void(LaneCalls&)> steps,
+                                      CallOptions options) {
+  CollectiveOp whole;
+  whole.kind = whole.signature.kind = kind;
+  return launch_task(std::move(whole), std::move(options),
+                     [this, steps = std::move(steps)](const CollectiveOp& op,
+                                                      Patience& patience) {
+                       BackendCalls calls(*backend_,
+                                          OpMaker(place_.rank, place_.size),
+                                          op.signature.sequence, patience);
+                       steps(calls);
+                     });
+}
+
+std::shared_ptr<Work> Engine::launch_task(CollectiveOp op, CallOptions options,
+                                          Action action) {
+  const char* const what = to_text(op.kind);
+  if (options.sync) PointToPoint::check_may_block(what);
+  LOCKSTEP_TRACE_SCOPE("launch", "comm");
+  auto launching = lock_launching(what);
+  op.signature.sequence = static_cast<uint64_t>(sequence_++);
+  const bool sync = options.sync;
+  if (options.finish && !sync) {
+    options.finish = with_caller_state(std::move(options.finish));
+  }
+  // An idle lane is the caller's, if it wants to wait anyway.
+  if (sync && lane_.try_enter()) {
+    launching.unlock();
+    OpTask task(*this, std::move(op), std::move(options), std::move(action));
+    task.run();
+    lane_.leave();
+    task.work->wait();
+    return task.work;
+  }
+  auto task = std::make_unique<OpTask>(*this, std::move(op), std::move(options),
+                                       std::move(action));
+  auto work = task->work;
+  lane_.push(std::move(task));
+  launching.unlock();
+  if (sync) work->wait();
+  return work;
+}
+
+std::shared_ptr<Work> Engine::post(std::function<void()> step) {
+  auto launching = lock_launching("local step");
+  auto task = std::make_unique<StepTask>(*this, std::move(step));
+  auto work = task->work;
+  lane_.push(std::move(task));
+  return work;
+}
+
+std::shared_ptr<Work> Engine::transfer(OpKind kind, Buffer buffer, int peer,
+                                       uint32_t tag, CallOptions options) {
+  const char* const what = to_text(kind);
+  if (options.sync) PointToPoint::check_may_block(what);
+  check_usable(what);
+  ErrorContext where = context(what);
+  where.peer = peer;
+  auto transfer = with_context(where, [&] {
+    return kind == OpKind::kSend ? backend_->send(buffer, peer, tag)
+                                 : backend_->recv(buffer, peer, tag);
+  });
+  const auto timeout = options.timeout.value_or(options_.timeout);
+  return point_to_point_.start(std::move(transfer), kind, std::move(where),
+                               timeout, std::move(options));
+}
+
+int64_t Engine::begin_blocking(const char* what, Deadline deadline) {
+  PointToPoint::check_may_block(what);
+  auto launching = lock_launching(what);
+  const int64_t sequence = sequence_++;
+  LOCKSTEP_CHECK(lane_.wait_idle(deadline), TimeoutError,
+                 "timed out waiting for what this rank launched before");
+  return sequence;
+}
+
+// Two threads that launch at the same time would give the operations another
+// order on each rank.
+std::unique_lock<std::mutex> Engine::lock_launching(const char* what) {
+  std::unique_lock<std::mutex> lock(launching_, std::try_to_lock);
+  if (!lock) {
+    UsageError error(
+        "another thread is launching on this group at the same time, so the "
+        "order would differ between ranks; duplicate() the group for it");
+    error.add_context(context(what));
+    throw error;
+  }
+  check_usable(what);
+  return lock;
+}
+
+void Engine::shutdown(Deadline deadline) {
+  PointToPoint::check_may_block("shutdown");
+  closed_ = true;
+  if (!lane_.wait_idle(deadline) || !point_to_point_.wait_sent(deadline)) {
+    TimeoutError error(
+        "timed out waiting for what was launched before; abort() ends it");
+    error.add_context(context("shutdown"));
+    throw error;
+  }
+  if (auto cause = failure()) std::rethrow_exception(cause);
+}
+
+void Engine::fail(const std::exception_ptr& cause) noexcept {
+  {
+    const std::lock_guard lock(failure_mutex_);
+    if (failure_) return;
+    failure_ = cause;
+    failed_ = true;
+  }
+  backend_->interrupt(failure_of(cause, place_.rank));
+  place_.bell->ring();
+}
+
+std::exception_ptr Engine::failure() const {
+  const std::lock_guard lock(failure_mutex_);
+  return failure_;
+}
+
+std::exception_ptr Engine::aborted_by_failure() const {
+  if (!failed_) return nullptr;
+  const auto cause = failure();
+  AbortedError error(
+      fmt::format("not carried out, because the group has failed: {}",
+                  describe(cause)),
+      cause);
+  error.add_context(context(""));
+  return std::make_exception_ptr(error);
+}
+
+void Engine::check_usable(const char* what) const {
+  if (auto aborted = aborted_by_failure()) std::rethrow_exception(aborted);
+  if (!closed_) return;
+  UsageError error("this group was shut down; nothing may follow that");
+  error.add_context(context(what));
+  throw error;
+}
+
+ErrorContext Engine::context(const char* what, int64_t sequence) const {
+  ErrorContext context;
+  context.rank = place_.rank;
+  context.operation = what;
+  context.sequence = sequence;
+  context.group = options_.name;
+  return context;
+}
+
+}  // namespace lockstep::detail

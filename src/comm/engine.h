@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "comm/lane.h"
+#include "comm/point_to_point.h"
+#include "lockstep/comm/process_group.h"
+
+namespace lockstep::detail {
+
+// The engine of a ProcessGroup: sequence numbers, the lane, deadlines, the
+// first failure and what follows from it. It knows nothing of what the single
+// collectives mean; process_group.cc says that.
+//
+// One mutex guards the launching side, another the failure; neither is held
+// while a backend, a continuation or a local step runs.
+class Engine {
+ public:
+  Engine(BackendFactory factory, GroupPlace place, GroupOptions options);
+  ~Engine();
+
+  const GroupPlace& place() const { return place_; }
+  const GroupOptions& options() const { return options_; }
+  const BackendFactory& factory() const { return factory_; }
+  Backend& backend() { return *backend_; }
+  int64_t sequence_number() const { return sequence_; }
+
+  // Queues `op`, or runs it here when the caller wants to wait. `op` has been
+  // checked; its sequence number is given here.
+  std::shared_ptr<Work> launch(CollectiveOp op, CallOptions options);
+
+  // Waits for registered memory, in the lane's order.
+  RegisteredMemory allocate(CollectiveOp op, CallOptions options);
+
+  std::shared_ptr<Work> compose(OpKind kind,
+                                std::function<void(LaneCalls&)> steps,
+                                CallOptions options);
+
+  std::shared_ptr<Work> post(std::function<void()> step);
+
+  std::shared_ptr<Work> transfer(OpKind kind, Buffer buffer, int peer,
+                                 uint32_t tag, CallOptions options);
+
+  // Takes a sequence number for something that is made of several messages,
+  // once all that was launched before has completed.
+  int64_t begin_blocking(const char* what, Deadline deadline);
+
+  void shutdown(Deadline deadline);
+  void fail(const std::exception_ptr& cause) noexcept;
+  std::exception_ptr failure() const;
+
+  // Throws when the group is closed or has failed.
+  void check_usable(const char* what) const;
+
+  ErrorContext context(const char* what, int64_t sequence = -1) const;
+
+ private:
+  class OpTask;
+  class StepTask;
+
+  // What an OpTask does when its turn has come; without it, backend_->run.
+  using Action =
+      std::function<void(const CollectiveOp& op, Patience& patience)>;
+
+  std::shared_ptr<Work> launch_task(CollectiveOp op, CallOptions options,
+                                    Action action);
+  std::unique_lock<std::mutex> lock_launching(const char* what);
+  std::exception_ptr aborted_by_failure() const;
+
+  const BackendFactory factory_;
+  const GroupPlace place_;
+  const GroupOptions options_;
+  std::unique_ptr<Backend> backend_;
+
+  std::mutex launching_;  // held while one call takes its place in the order
+  std::atomic<int64_t> sequence_{0};
+  std::atomic<bool> closed_{false};
+
+  mutable std::mutex failure_mutex_;
+  std::exception_ptr failure_ LOCKSTEP_GUARDED_BY(failure_mutex_);
+  std::atomic<bool> failed_{false};  // failure_ is set
+
+  PointToPoint point_to_point_;
+  Lane lane_;  // last: its thread uses all of the above
+};
+
+// Runs `action`; an Error that leaves it has `context` filled in.
+template <class Action>
+auto with_context(const ErrorContext& context, Action action) {
+  try {
+    return action();
+  } catch (Error& error) {
+    error.add_context(context);
+    throw;
+  }
+}
+
+}  // namespace lockstep::detail

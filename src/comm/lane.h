@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "lockstep/base/deadline.h"
+#include "lockstep/base/thread.h"
+
+namespace lockstep::detail {
+
+// A Lane runs tasks one after the other, in the order they came: on its own
+// thread, or, when it is idle and somebody wants to wait anyway, on theirs.
+//
+//   lane.push(std::move(task));          // later, on the lane's thread
+//   if (lane.try_enter()) {              // now, here
+//     task->run();
+//     lane.leave();
+//   }
+//
+// The thread starts with the first push. No task may wait for another: waiting
+// for a Future is a UsageError while a task runs on the lane's thread.
+//
+// Threads:   any.
+// Ownership: the destructor runs what was pushed, and joins.
+class Lane {
+ public:
+  class Task {
+   public:
+    virtual ~Task() = default;
+    virtual void run() noexcept = 0;
+  };
+
+  // `rank` is whose events the thread's trace shows.
+  Lane(std::string name, int rank);
+  ~Lane();
+
+  void push(std::unique_ptr<Task> task);
+
+  // True when the lane was idle: it is the caller's until leave().
+  bool try_enter();
+  void leave();
+
+  // Waits until nothing is queued or running; false when the deadline passed.
+  bool wait_idle(Deadline deadline);
+
+ private:
+  void serve();
+  bool idle() const { return queue_.empty() && !busy_; }
+
+  const std::string name_;
+  const int rank_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::unique_ptr<Task>> queue_ LOCKSTEP_GUARDED_BY(mutex_);
+  bool busy_ LOCKSTEP_GUARDED_BY(mutex_) = false;
+  bool closing_ LOCKSTEP_GUARDED_BY(mutex_) = false;
+  bool started_ LOCKSTEP_GUARDED_BY(mutex_) = false;
+  Thread thread_;
+};
+
+}  // namespace lockstep::detail

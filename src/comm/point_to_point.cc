@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/point_to_point.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "lockstep/base/caller_state.h"
+#include "lockstep/base/log.h"
+#include "lockstep/trace/trace.h"
+
+namespace lockstep::detail {
+
+struct PointToPoint::Pending final : private Patience::Listener {
+  Pending(std::unique_ptr<Transfer> t, OpKind kind, ErrorContext c,
+          CallOptions o, Deadline::Duration timeout,
+          Deadline::Duration notice_after)
+      : transfer(std::move(t)),
+        work(std::make_shared<Work>(kind, -1)),
+        context(std::move(c)),
+        options(std::move(o)),
+        patience(timeout, notice_after, this) {}
+
+  bool is_send() const { return work->op() == OpKind::kSend; }
+
+  // Completes the Work when there is something to say; true then.
+  bool look() {
+    try {
+      if (!transfer->test()) {
+        if (!patience.deadline().passed()) return false;
+        throw_late();
+      }
+      work->set_source(transfer->source());
+      transfer.reset();
+      if (options.finish) options.finish();
+    } catch (Error& error) {
+      error.add_context(context);
+      return give_up(std::current_exception());
+    } catch (...) {
+      return give_up(std::current_exception());
+    }
+    work->complete(patience.waited());
+    return true;
+  }
+
+  bool give_up(std::exception_ptr error) {
+    transfer.reset();  // before anybody may touch the memory again
+    work->fail(std::move(error), patience.waited());
+    return true;
+  }
+
+  void withdraw() {
+    AbortedError error("withdrawn, because the group was destroyed");
+    error.add_context(context);
+    give_up(std::make_exception_ptr(error));
+  }
+
+  [[noreturn]] void throw_late() const {
+    throw TimeoutError(fmt::format("timed out after {}: {}",
+                                   to_text(patience.timeout()), waits_for()));
+  }
+
+  void on_late(const std::vector<int>& /*missing*/,
+               const Patience& /*patience*/) override {
+    log_warn(fmt::format(
+        "rank {}: {} on group '{}' has been waiting {}: {}; it gives up in {}",
+        context.rank, context.operation, context.group,
+        to_text(patience.waited()), waits_for(),
+        to_text(patience.deadline().remaining())));
+  }
+
+  std::string waits_for() const {
+    if (is_send()) {
+      return fmt::format("rank {} has not asked for it with this tag",
+                         context.peer);
+    }
+    if (context.peer < 0) return "nobody has sent with this tag";
+    return fmt::format("rank {} has not sent with this tag", context.peer);
+  }
+
+  std::unique_ptr<Transfer> transfer;
+  const std::shared_ptr<Work> work;
+  const ErrorContext context;
+  const CallOptions options;
+  Patience patience;
+};
+
+PointToPoint::PointToPoint(const GroupPlace& place,
+                           Deadline::Duration notice_after)
+    : rank_(place.rank),
+      group_(place.name),
+      bell_(place.bell),
+      notice_after_(notice_after) {}
+
+PointToPoint::~PointToPoint() {
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  bell_->ring();
+  thread_.join();
+}
+
+void PointToPoint::check_may_block(const char* what) {
+  LOCKSTEP_CHECK(!NoWaitScope::is_active(), UsageError,
+                 "{}: a call that waits, on a lane thread, where continuations "
+                 "and posted steps run, could last for ever",
+                 what);
+}
+
+std::shared_ptr<Work> PointToPoint::start(std::unique_ptr<Transfer> transfer,
+                                          OpKind kind, ErrorContext context,
+                                          Deadline::Duration timeout,
+                                          CallOptions options) {
+  const bool sync = options.sync;
+  if (options.finish && !sync) {
+    options.finish = with_caller_state(std::move(options.finish));
+  }
+  trace::Span span(to_text(kind), "comm");
+  span.arg("peer", context.peer);
+  auto pending =
+      std::make_unique<Pending>(std::move(transfer), kind, std::move(context),
+                                std::move(options), timeout, notice_after_);
+  auto work = pending->work;
+  const bool done = pending->look();
+  if (sync) {
+    if (!done) watch(*pending);
+    work->wait();
+  } else if (!done) {
+    const std::lock_guard lock(mutex_);
+    if (pending->is_send()) ++sends_;
+    arriving_.push_back(std::move(pending));
+    if (!started_) thread_ = Thread("p2p " + group_, [this] { serve(); });
+    started_ = true;
+  }
+  if (!sync && !done) bell_->ring();
+  return work;
+}
+
+void PointToPoint::watch(Pending& pending) {
+  uint64_t heard = bell_->rings();
+  while (!pending.look()) {
+    pending.patience.still_waiting({});
+    heard = bell_->wait(heard, pending.patience.wake_at());
+  }
+}
+
+bool PointToPoint::wait_sent(Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_until(lock, deadline.time(),
+                             [&] { return sends_ == 0; });
+}
+
+// The list in work is the thread's own, so that no lock is held while a
+// backend is asked or a continuation runs.
+void PointToPoint::serve() {
+  const NoWaitScope no_wait;
+  trace::set_thread_rank(rank_);
+  PendingList active;
+  uint64_t heard = 0;
+  while (true) {
+    heard = bell_->rings();
+    bool closing = false;
+    {
+      const std::lock_guard lock(mutex_);
+      active.splice(active.end(), arriving_);
+      closing = closing_;
+    }
+    if (closing) {
+      active.remove_if([](const std::unique_ptr<Pending>& pending) {
+        if (pending->look()) return true;
+        if (!pending->is_send()) pending->withdraw();
+        return !pending->is_send();
+      });
+    }
+    const Deadline until = look_at_all(active);
+    {
+      const std::lock_guard lock(mutex_);
+      sends_ = sends_of(active) + sends_of(arriving_);
+    }
+    changed_.notify_all();
+    if (closing && active.empty()) return;
+    bell_->wait(heard, until);
+  }
+}
+
+// Completes what can be; returns when to look again at the latest.
+Deadline PointToPoint::look_at_all(PendingList& active) {
+  Deadline until = Deadline::in(std::chrono::hours(1));
+  active.remove_if(
+      [](const std::unique_ptr<Pending>& pending) { return pending->look(); });
+  for (const auto& pending : active) {
+    pending->patience.still_waiting({});
+    until = earlier(until, pending->patience.wake_at());
+  }
+  return until;
+}
+
+int PointToPoint::sends_of(const PendingList& list) const {
+  int count = 0;
+  for (const auto& pending : list) count += pending->is_send() ? 1 : 0;
+  return count;
+}
+
+}  // namespace lockstep::detail

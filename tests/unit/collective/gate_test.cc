@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/collective/gate.h"
+
+#include <atomic>
+#include <cstring>
+#include <new>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "support/support.h"
+
+namespace lockstep {
+namespace {
+
+using namespace std::chrono_literals;
+using State = Gate::State;
+
+// As a backend makes one: from zeroed bytes.
+class GateTest : public ::testing::Test {
+ protected:
+  alignas(64) unsigned char bytes_[sizeof(Gate)] = {};
+  Gate& gate_ = *std::launder(reinterpret_cast<Gate*>(bytes_));
+};
+
+TEST_F(GateTest, OpensRoundByRound) {
+  EXPECT_EQ(gate_.state(1), State::kClosed);
+  EXPECT_TRUE(gate_.open(1));
+  EXPECT_EQ(gate_.state(1), State::kOpen);
+  EXPECT_EQ(gate_.state(2), State::kClosed);
+  EXPECT_TRUE(gate_.open(2));
+  EXPECT_EQ(gate_.state(2), State::kOpen);
+}
+
+TEST_F(GateTest, ABrokenGateNeverOpensAgain) {
+  EXPECT_TRUE(gate_.open(1));
+  EXPECT_TRUE(gate_.break_before(2));
+  EXPECT_TRUE(gate_.is_broken());
+  EXPECT_FALSE(gate_.open(2));
+  EXPECT_EQ(gate_.state(2), State::kBroken);
+}
+
+TEST_F(GateTest, WhatWasOpenedStaysOpen) {
+  EXPECT_TRUE(gate_.open(1));
+  EXPECT_FALSE(gate_.break_before(1));
+  EXPECT_FALSE(gate_.is_broken());
+  gate_.break_now();
+  EXPECT_EQ(gate_.state(1), State::kOpen);
+  EXPECT_EQ(gate_.state(2), State::kBroken);
+}
+
+TEST_F(GateTest, TheRoundMayWrapAround) {
+  constexpr uint64_t kWrap = uint64_t{1} << 31;
+  const auto last = static_cast<uint32_t>((kWrap - 1) << 1);
+  std::memcpy(bytes_, &last, sizeof last);
+  EXPECT_EQ(gate_.state(kWrap - 1), State::kOpen);
+  EXPECT_EQ(gate_.state(kWrap), State::kClosed);
+  EXPECT_TRUE(gate_.open(kWrap));
+  EXPECT_EQ(gate_.state(kWrap), State::kOpen);
+  EXPECT_EQ(gate_.state(kWrap + 1), State::kClosed);
+}
+
+TEST_F(GateTest, WaitsUntilTheTimeIsUp) {
+  const auto start = Deadline::Clock::now();
+  EXPECT_EQ(gate_.wait(1, {10, 2}, Deadline::in(30ms)), State::kClosed);
+  EXPECT_GE(Deadline::Clock::now() - start, 30ms);
+}
+
+TEST_F(GateTest, WakesSleepersWhenItOpensOrBreaks) {
+  for (const bool open : {true, false}) {
+    std::atomic<int> done{0};
+    const uint64_t round = open ? 1 : 2;
+    std::vector<std::thread> sleepers;
+    for (int i = 0; i < 3; ++i) {
+      sleepers.emplace_back([&, i] {
+        const WaitPolicy policy{i * 100, i};
+        EXPECT_EQ(gate_.wait(round, policy, Deadline::in(60s)),
+                  open ? State::kOpen : State::kBroken);
+        ++done;
+      });
+    }
+    open ? void(gate_.open(1)) : gate_.break_now();
+    for (auto& sleeper : sleepers) sleeper.join();
+    EXPECT_EQ(done, 3);
+  }
+}
+
+// Opening and breaking race for a round: all waiters see the same outcome.
+TEST_F(GateTest, ARoundIsCompletedForAllOrForNobody) {
+  for (int i = 0; i < 300; ++i) {
+    std::memset(bytes_, 0, sizeof bytes_);
+    std::atomic<bool> opened{false};
+    std::atomic<bool> broke{false};
+    testing::run_threads(4, [&](int who) {
+      if (who == 0) opened = gate_.open(1);
+      if (who == 1) broke = gate_.break_before(1);
+      const State state = gate_.wait(1, {}, Deadline::in(60s));
+      EXPECT_NE(state, State::kClosed);
+    });
+    EXPECT_NE(opened, broke);
+    EXPECT_EQ(gate_.state(1), opened ? State::kOpen : State::kBroken);
+  }
+}
+
+TEST(WaitPolicy, SpinsOnlyWhenEveryRankHasACore) {
+  EXPECT_GT(WaitPolicy::for_ranks(1).spins, 0);
+  EXPECT_EQ(WaitPolicy::for_ranks(1'000'000).spins, 0);
+}
+
+}  // namespace
+}  // namespace lockstep
