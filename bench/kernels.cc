@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast reductions are: ours, a plain loop, and memcpy.
+// How fast reductions are: ours, a plain loop at -O3 (with the vectors that the
+// compiler makes of it, and without), and memcpy.
 //
 // The figure is bytes read and written per second. Two inputs of S bytes and
 // one output move 3 S, and so does a memcpy of 1.5 S: in the same memory, at
@@ -66,10 +67,10 @@ class Arena {
                     bytes_ / size_of(reduction.dtype));
            });
   }
-  double plain_rate(const Reduction& reduction) {
+  double loop_rate(const Reduction& reduction, decltype(plain_loop) loop) {
     return moved() * rate_of([&] {
-             plain_loop(reduction, inputs_[0], inputs_[1], outputs_[0],
-                        bytes_ / size_of(reduction.dtype));
+             loop(reduction, inputs_[0], inputs_[1], outputs_[0],
+                  bytes_ / size_of(reduction.dtype));
            });
   }
   double memcpy_rate() {
@@ -141,7 +142,8 @@ void run_case(const Case& test, size_t bytes, Report& report) {
   };
   add("memcpy", [&] { return arena.memcpy_rate(); });
   if (test.inputs == 2 && test.outputs == 1) {
-    add("plain-loop", [&] { return arena.plain_rate(reduction); });
+    add("plain-loop", [&] { return arena.loop_rate(reduction, plain_loop); });
+    add("scalar-loop", [&] { return arena.loop_rate(reduction, scalar_loop); });
   }
 }
 

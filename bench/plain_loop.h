@@ -13,4 +13,8 @@ namespace lockstep::bench {
 void plain_loop(const Reduction& reduction, const void* a, const void* b,
                 void* out, size_t count);
 
+// The same, element by element indeed: without the compiler's own vectors.
+void scalar_loop(const Reduction& reduction, const void* a, const void* b,
+                 void* out, size_t count);
+
 }  // namespace lockstep::bench

@@ -68,12 +68,12 @@ void Report::note(const std::string& line) const {
 void Report::add(Row row) {
   const Comparison& result = row.result;
   if (rows_.empty()) {
-    fmt::print("{:<14}{:<8}{:>10}{:>6} {:>12}{:>12} {:>7}  {:<14}{}\n", "case",
+    fmt::print("{:<20}{:<12}{:>10}{:>6} {:>12}{:>12} {:>7}  {:<14}{}\n", "case",
                "rival", "bytes", "ranks", "ours", "rival", "ratio",
                "lowest-highest", "  best ours/rival");
   }
   fmt::print(
-      "{:<14}{:<8}{:>10}{:>6} {:>12.6g}{:>12.6g} {:>7.3f}  {:>6.3f}-{:<7.3f}"
+      "{:<20}{:<12}{:>10}{:>6} {:>12.6g}{:>12.6g} {:>7.3f}  {:>6.3f}-{:<7.3f}"
       "  {:.6g}/{:.6g}\n",
       row.name, row.rival, row.bytes, row.ranks, result.ours, result.rival,
       result.ratio, result.lowest_ratio, result.highest_ratio, result.best_ours,

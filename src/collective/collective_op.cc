@@ -37,7 +37,7 @@ std::string ranks_text(const std::vector<int>& ranks) {
 }  // namespace
 
 const char* to_text(OpKind kind) {
-  constexpr std::array<const char*, 13> kNames = {
+  static constexpr std::array<const char*, 13> kNames = {
       "all_reduce", "broadcast",      "reduce",     "all_gather", "gather",
       "scatter",    "reduce_scatter", "all_to_all", "barrier",    "allocate",
       "send",       "recv",           "local step"};

@@ -52,18 +52,19 @@ ReduceOp ReduceOp::premul_sum(Buffer factor) {
     case DType::kFloat64:
       return premul_sum(*static_cast<const double*>(factor.data));
     case DType::kFloat16:
-      return premul_sum(double{detail::float_of_float16(
-          *static_cast<const uint16_t*>(factor.data))});
+      return premul_sum(static_cast<double>(detail::float_of_float16(
+          *static_cast<const uint16_t*>(factor.data))));
     case DType::kBFloat16:
-      return premul_sum(double{detail::float_of_bfloat16(
-          *static_cast<const uint16_t*>(factor.data))});
+      return premul_sum(static_cast<double>(detail::float_of_bfloat16(
+          *static_cast<const uint16_t*>(factor.data))));
     default:
-      return premul_sum(double{*static_cast<const float*>(factor.data)});
+      return premul_sum(
+          static_cast<double>(*static_cast<const float*>(factor.data)));
   }
 }
 
 const char* to_text(ReduceOp::Kind kind) {
-  constexpr std::array<const char*, ReduceOp::kKindCount> kNames = {
+  static constexpr std::array<const char*, ReduceOp::kKindCount> kNames = {
       "sum",  "average", "product", "min",       "max",
       "band", "bor",     "bxor",    "premul_sum"};
   return kNames[kind];

@@ -101,7 +101,7 @@ ProcessGroup::Handle ProcessGroup::all_reduce_coalesced(const Buffers& data,
                                                         ReduceOp op,
                                                         CallOptions options) {
   auto packed = detail::with_context(
-      impl_->context("all_reduce_coalesced"),
+      [&] { return impl_->context("all_reduce_coalesced"); },
       [&] { return std::make_shared<Packed>("data", data, 1); });
   pack(data, packed->memory.data());
   const Buffer all = packed->all;
@@ -114,8 +114,9 @@ ProcessGroup::Handle ProcessGroup::all_gather_coalesced(const Buffers& in,
                                                         const Buffers& out,
                                                         CallOptions options) {
   const int ranks = size();
-  auto [from, to] =
-      detail::with_context(impl_->context("all_gather_coalesced"), [&] {
+  auto [from, to] = detail::with_context(
+      [&] { return impl_->context("all_gather_coalesced"); },
+      [&] {
         check_wholes(in, out, ranks);
         return std::pair(
             std::make_shared<Packed>("in", in, 1),
@@ -137,8 +138,9 @@ ProcessGroup::Handle ProcessGroup::all_gather_coalesced(const Buffers& in,
 ProcessGroup::Handle ProcessGroup::reduce_scatter_coalesced(
     const Buffers& in, const Buffers& out, ReduceOp op, CallOptions options) {
   const int ranks = size();
-  auto [from, to] =
-      detail::with_context(impl_->context("reduce_scatter_coalesced"), [&] {
+  auto [from, to] = detail::with_context(
+      [&] { return impl_->context("reduce_scatter_coalesced"); },
+      [&] {
         check_wholes(out, in, ranks);
         return std::pair(
             std::make_shared<Packed>("out", out, static_cast<size_t>(ranks)),

@@ -15,9 +15,9 @@
 namespace lockstep::detail {
 namespace {
 
-// Catches what `action` throws; an Error gets `context` first.
-template <class Action>
-std::exception_ptr error_from(const ErrorContext& context,
+// Catches what `action` throws; an Error gets the context first.
+template <class MakeContext, class Action>
+std::exception_ptr error_from(const MakeContext& context,
                               const Action& action) {
   try {
     with_context(context, [&] { action(); });
@@ -85,12 +85,13 @@ class Engine::OpTask : public Lane::Task, private Patience::Listener {
              static_cast<int64_t>(std::max(op_.in.bytes(), op_.out.bytes())));
     Patience patience(options_.timeout.value_or(engine_.options_.timeout),
                       engine_.options_.notice_after, this);
+    const auto where = [&] { return context(); };
     std::exception_ptr error = engine_.aborted_by_failure();
     if (!error) {
-      error = error_from(context(), [&] { run_backend(patience); });
+      error = error_from(where, [&] { run_backend(patience); });
       if (error) engine_.fail(error);
       if (!error && options_.finish) {
-        error = error_from(context(), options_.finish);
+        error = error_from(where, options_.finish);
       }
     }
     error ? work->fail(error, patience.waited())
@@ -141,7 +142,8 @@ class Engine::StepTask : public Lane::Task {
     LOCKSTEP_TRACE_SCOPE("local step", "comm");
     const Patience clock(Deadline::Duration::max());
     std::exception_ptr error = engine_.aborted_by_failure();
-    if (!error) error = error_from(engine_.context("local step"), step_);
+    if (!error)
+      error = error_from([&] { return engine_.context("local step"); }, step_);
     error ? work->fail(error, clock.waited()) : work->complete(clock.waited());
   }
 
@@ -156,7 +158,7 @@ Engine::Engine(BackendFactory factory, GroupPlace place, GroupOptions options)
     : factory_(std::move(factory)),
       place_(std::move(place)),
       options_(std::move(options)),
-      backend_(with_context(context("making the group"),
+      backend_(with_context([&] { return context("making the group"); },
                             [&] { return factory_(place_); })),
       point_to_point_(place_, options_.notice_after),
       lane_(fmt::format("lane {}", options_.name), place_.rank) {}
@@ -238,10 +240,12 @@ std::shared_ptr<Work> Engine::transfer(OpKind kind, Buffer buffer, int peer,
   check_usable(what);
   ErrorContext where = context(what);
   where.peer = peer;
-  auto transfer = with_context(where, [&] {
-    return kind == OpKind::kSend ? backend_->send(buffer, peer, tag)
-                                 : backend_->recv(buffer, peer, tag);
-  });
+  auto transfer = with_context([&] { return where; },
+                               [&] {
+                                 return kind == OpKind::kSend
+                                            ? backend_->send(buffer, peer, tag)
+                                            : backend_->recv(buffer, peer, tag);
+                               });
   const auto timeout = options.timeout.value_or(options_.timeout);
   return point_to_point_.start(std::move(transfer), kind, std::move(where),
                                timeout, std::move(options));

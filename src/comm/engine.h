@@ -91,13 +91,14 @@ class Engine {
   Lane lane_;  // last: its thread uses all of the above
 };
 
-// Runs `action`; an Error that leaves it has `context` filled in.
-template <class Action>
-auto with_context(const ErrorContext& context, Action action) {
+// Runs `action`; an Error that leaves it has what `context()` returns filled
+// in, which is made only then.
+template <class MakeContext, class Action>
+auto with_context(const MakeContext& context, const Action& action) {
   try {
     return action();
   } catch (Error& error) {
-    error.add_context(context);
+    error.add_context(context());
     throw;
   }
 }

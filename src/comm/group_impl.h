@@ -21,11 +21,13 @@ class ProcessGroup::Impl : public detail::Engine {
   // sequence number moves.
   template <class Make>
   Handle call(OpKind kind, CallOptions options, Make make) {
-    CollectiveOp op = detail::with_context(context(to_text(kind)), [&] {
-      CollectiveOp made = make(maker());
-      maker().set_shape(made, options.shape);
-      return made;
-    });
+    CollectiveOp op =
+        detail::with_context([&] { return context(to_text(kind)); },
+                             [&] {
+                               CollectiveOp made = make(maker());
+                               maker().set_shape(made, options.shape);
+                               return made;
+                             });
     return launch(std::move(op), std::move(options));
   }
 

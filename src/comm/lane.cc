@@ -15,7 +15,7 @@ Lane::~Lane() {
     const std::lock_guard lock(mutex_);
     closing_ = true;
   }
-  changed_.notify_all();
+  wanted_.notify_one();
   thread_.join();
 }
 
@@ -29,27 +29,30 @@ void Lane::push(std::unique_ptr<Task> task) {
     queue_.push_back(std::move(task));
     if (busy_) return;  // whoever is in there sees it when it leaves
   }
-  changed_.notify_all();
+  wanted_.notify_one();
 }
 
 bool Lane::try_enter() {
   const std::lock_guard lock(mutex_);
-  if (!idle()) return false;
+  if (!is_idle()) return false;
   busy_ = true;
   return true;
 }
 
 void Lane::leave() {
+  bool wanted = false;
   {
     const std::lock_guard lock(mutex_);
     busy_ = false;
+    wanted = !queue_.empty() || closing_;
   }
-  changed_.notify_all();
+  if (wanted) wanted_.notify_one();
+  idle_.notify_all();
 }
 
 bool Lane::wait_idle(Deadline deadline) {
   std::unique_lock lock(mutex_);
-  return changed_.wait_until(lock, deadline.time(), [&] { return idle(); });
+  return idle_.wait_until(lock, deadline.time(), [&] { return is_idle(); });
 }
 
 void Lane::serve() {
@@ -57,8 +60,7 @@ void Lane::serve() {
   trace::set_thread_rank(rank_);
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock,
-                  [&] { return !busy_ && (closing_ || !queue_.empty()); });
+    wanted_.wait(lock, [&] { return !busy_ && (closing_ || !queue_.empty()); });
     if (queue_.empty()) return;
     std::unique_ptr<Task> task = std::move(queue_.front());
     queue_.pop_front();
@@ -68,7 +70,7 @@ void Lane::serve() {
     task.reset();  // what it kept alive may be large, or call back
     lock.lock();
     busy_ = false;
-    if (queue_.empty()) changed_.notify_all();
+    if (queue_.empty()) idle_.notify_all();
   }
 }
 

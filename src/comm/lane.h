@@ -50,12 +50,13 @@ class Lane {
 
  private:
   void serve();
-  bool idle() const { return queue_.empty() && !busy_; }
+  bool is_idle() const { return queue_.empty() && !busy_; }
 
   const std::string name_;
   const int rank_;
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable wanted_;  // the thread has something to do
+  std::condition_variable idle_;
   std::deque<std::unique_ptr<Task>> queue_ LOCKSTEP_GUARDED_BY(mutex_);
   bool busy_ LOCKSTEP_GUARDED_BY(mutex_) = false;
   bool closing_ LOCKSTEP_GUARDED_BY(mutex_) = false;

@@ -23,7 +23,7 @@ CallOptions blocking() {
 }  // namespace
 
 std::shared_ptr<ProcessGroup> ProcessGroup::duplicate(const std::string& name) {
-  const ErrorContext where = impl_->context("duplicate");
+  const auto where = [&] { return impl_->context("duplicate"); };
   return detail::with_context(where, [&] {
     LOCKSTEP_CHECK(!name.empty() && name.size() < kMostName, UsageError,
                    "the name of a group has 1 to {} characters, '{}' has {}",
@@ -49,7 +49,7 @@ std::shared_ptr<ProcessGroup> ProcessGroup::duplicate(const std::string& name) {
 }
 
 std::shared_ptr<ProcessGroup> ProcessGroup::split(int color, int key) {
-  const ErrorContext where = impl_->context("split");
+  const auto where = [&] { return impl_->context("split"); };
   return detail::with_context(where, [&]() -> std::shared_ptr<ProcessGroup> {
     LOCKSTEP_CHECK(color >= 0 || color == kNoGroup, UsageError,
                    "color is {}; it is 0 or more, or kNoGroup", color);

@@ -9,7 +9,9 @@
 #include <cstdlib>
 
 #include "commands.h"
+#include "lockstep/backend/init.h"
 #include "lockstep/base/version.h"
+#include "lockstep/collective/reduce.h"
 #include "lockstep/launch/describe_machine.h"
 
 namespace lockstep::tool {
@@ -66,7 +68,10 @@ int print_info() {
   print_shared_memory();
   print_blas();
   std::puts("stores:         tcp, file, hash");
-  std::puts("backends:       none built in yet");
+  std::string backends;
+  for (const std::string& name : backend_names()) backends += " " + name;
+  std::printf("backends:      %s\n", backends.c_str());
+  std::printf("vectors:        %s\n", reduce_target());
   return 0;
 }
 

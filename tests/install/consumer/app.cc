@@ -1,6 +1,6 @@
 // A program with tensors.
-#include <lockstep/lockstep.h>
 #include <ATen/ATen.h>
+#include <lockstep/lockstep.h>
 
 #include <iostream>
 

@@ -115,10 +115,22 @@ TEST(Arena, RecordsThatDifferAreAMismatchForAll) {
   });
 }
 
+struct Listener : Patience::Listener {
+  void on_late(const std::vector<int>& missing, const Patience&) override {
+    late = missing;
+    ++calls;
+  }
+  std::vector<int> late;
+  std::atomic<int> calls{0};
+};
+
 TEST(Arena, ATimeoutNamesWhoIsMissingAndTellsTheLateOne) {
   Ranks ranks(4);
+  Listener listener;  // says that rank 2 is there
   run_threads(2, [&](int i) {
-    Patience patience(i == 0 ? Deadline::Duration(50ms) : 60s);
+    if (i == 0) eventually([&] { return listener.calls > 0; });
+    Patience patience(i == 0 ? Deadline::Duration(50ms) : 60s, 1ms,
+                      i == 0 ? nullptr : &listener);
     EXPECT_THAT(message_of<TimeoutError>(
                     [&] { ranks[2 * i].meet(record_of(0), patience); }),
                 HasSubstr("waiting for ranks 1, 3;"));
@@ -129,15 +141,6 @@ TEST(Arena, ATimeoutNamesWhoIsMissingAndTellsTheLateOne) {
       HasSubstr("rank 0 ended the group: timed out after 50 ms"));
   message_of<TimeoutError>([&] { ranks[3].meet(record_of(0), patience); });
 }
-
-struct Listener : Patience::Listener {
-  void on_late(const std::vector<int>& missing, const Patience&) override {
-    late = missing;
-    ++calls;
-  }
-  std::vector<int> late;
-  int calls = 0;
-};
 
 TEST(Arena, SaysWhoIsLateWhileItWaits) {
   Ranks ranks(3);
