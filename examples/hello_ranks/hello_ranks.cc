@@ -12,7 +12,7 @@
 #include <cstdlib>
 #include <string>
 
-#include <lockstep/lockstep.h>
+#include <lockstep/comm.h>
 
 using namespace std::chrono_literals;
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/store/rendezvous.h"
 
+#include <sstream>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -27,17 +29,60 @@ std::string list_of(const std::vector<int>& ranks) {
   return text;
 }
 
-std::vector<int> missing_ranks(Store& store, int size) {
+// The store, with one deadline for every call, also for those that do not wait:
+// a server that hangs must not keep us longer.
+class TimedStore {
+ public:
+  TimedStore(Store& store, Deadline deadline)
+      : store_(store), deadline_(deadline) {}
+
+  // Sets `key` unless it is there; returns what is there then, and whether it
+  // was set now.
+  std::pair<std::string, bool> set_once(const std::string& key,
+                                        const std::string& value) {
+    const auto reply = store_.call(
+        {StoreOp::kCompareSet, {key}, {to_vector(value)}, 0}, deadline_);
+    return {to_string(reply.values.front()), reply.number == 1};
+  }
+  void set(const std::string& key) {
+    store_.call({StoreOp::kSet, {key}, {{}}, 0}, deadline_);
+  }
+  int64_t add_one(const std::string& key) {
+    return store_.call({StoreOp::kAdd, {key}, {}, 1}, deadline_).number;
+  }
+  void append(const std::string& key, const std::string& value) {
+    store_.call({StoreOp::kAppend, {key}, {to_vector(value)}, 0}, deadline_);
+  }
+  std::string get(const std::string& key) {
+    const auto reply = store_.call({StoreOp::kGet, {key}, {}, 0}, deadline_);
+    return to_string(reply.values.front());
+  }
+
+ private:
+  Store& store_;
+  const Deadline deadline_;
+};
+
+// Who has not written itself into the list "here", which is one request
+// however many ranks there are.
+std::vector<int> missing_ranks(TimedStore store, int size) {
+  std::vector<bool> here(static_cast<size_t>(size));
+  std::istringstream list(store.get("here"));
+  for (int rank = 0; list >> rank;) {
+    if (rank >= 0 && rank < size) here[static_cast<size_t>(rank)] = true;
+  }
   std::vector<int> missing;
   for (int rank = 0; rank < size; ++rank) {
-    if (!store.check({joined_key(rank)})) missing.push_back(rank);
+    if (!here[static_cast<size_t>(rank)]) missing.push_back(rank);
   }
   return missing;
 }
 
 // "2 of 4 ranks joined, missing: 1, 3".
 std::string progress(Store& store, int size) {
-  const auto missing = missing_ranks(store, size);
+  // The deadline may have passed: this is for its message, and short.
+  const TimedStore moment(store, Deadline::in(std::chrono::seconds(1)));
+  const auto missing = missing_ranks(moment, size);
   return fmt::format("{} of {} ranks joined, missing: {}",
                      size - static_cast<int>(missing.size()), size,
                      list_of(missing));
@@ -52,19 +97,20 @@ void meet(Store& store, int rank, int size, Deadline deadline,
                  "rank {} is not in 0..{} of a world of {}", rank, size - 1,
                  size);
   const auto allowed = deadline.remaining();
-  const auto agreed = store.compare_set("size", {}, fmt::format("{}", size));
+  TimedStore timed(store, deadline);
+  const auto [agreed, first] = timed.set_once("size", fmt::format("{}", size));
   LOCKSTEP_CHECK(
-      to_string(*agreed.value) == fmt::format("{}", size), MismatchError,
+      first || agreed == fmt::format("{}", size), MismatchError,
       "rank {} was started with a world size of {}, but another rank with {}",
-      rank, size, to_string(*agreed.value));
-  LOCKSTEP_CHECK(store.compare_set(joined_key(rank), {}, "").stored,
-                 MismatchError,
+      rank, size, agreed);
+  LOCKSTEP_CHECK(timed.set_once(joined_key(rank), "").second, MismatchError,
                  "rank {} has joined before; two processes were started with "
                  "the same rank, or an old process is still running",
                  rank);
-  // A counter and one key that the last one sets: a handful of messages per
-  // rank, however many there are.
-  if (store.add("count", 1) == size) store.set("all", "");
+  // A list for messages, a counter, and one key that the last one sets: a
+  // handful of requests per rank, however many there are.
+  timed.append("here", fmt::format("{} ", rank));
+  if (timed.add_one("count") == size) timed.set("all");
   for (;;) {
     try {
       return store.wait({"all"}, earlier(deadline, Deadline::in(notice_after)));

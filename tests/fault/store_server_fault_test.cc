@@ -11,6 +11,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/net/socket.h"
+#include "lockstep/store/rendezvous.h"
 #include "lockstep/store/tcp_store.h"
 #include "lockstep/store/tcp_store_server.h"
 #include "store/codec.h"
@@ -109,6 +110,16 @@ TEST(StoreServerFault, AKilledServerIsNoticedByAllAtOnce) {
   EXPECT_LT(Deadline::Clock::now() - start, 5s);
   EXPECT_THROW(store->set("k", "v"), PeerError);
   killer.join();
+}
+
+TEST(StoreServerFault, AStoppedServerDoesNotKeepAMeetingBeyondItsDeadline) {
+  ServerProcess server;
+  auto store = server.connect();
+  server.child().stop();
+  const auto start = Deadline::Clock::now();
+  EXPECT_THROW(meet(*store, 0, 2, Deadline::in(100ms)), TimeoutError);
+  EXPECT_LT(Deadline::Clock::now() - start, 5s);
+  server.child().signal(SIGCONT);
 }
 
 TEST(StoreServerFault, AStoppedServerEndsCallsAtTheirDeadline) {

@@ -115,7 +115,7 @@ TEST(Arena, RecordsThatDifferAreAMismatchForAll) {
   });
 }
 
-struct Listener : Patience::Listener {
+struct Listener final : Patience::Listener {
   void on_late(const std::vector<int>& missing, const Patience&) override {
     late = missing;
     ++calls;
