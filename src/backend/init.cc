@@ -7,6 +7,8 @@
 #include <fmt/ranges.h>
 
 #include "lockstep/backend/local.h"
+#include "lockstep/base/env.h"
+#include "lockstep/base/thread.h"
 #include "lockstep/launch/world.h"
 #include "lockstep/trace/trace.h"
 
@@ -22,6 +24,12 @@ World world_of(const InitOptions& options) {
   return find_world(world);
 }
 
+// What the program says, else the environment, else "auto".
+std::string backend_of(const InitOptions& options) {
+  if (options.backend != "auto") return options.backend;
+  return env::text("LOCKSTEP_BACKEND").value_or("auto");
+}
+
 BackendFactory factory_of(const std::string& name, const World& world) {
   const auto names = backend_names();
   LOCKSTEP_CHECK(name == "auto" || name == "local", UsageError,
@@ -30,9 +38,8 @@ BackendFactory factory_of(const std::string& name, const World& world) {
   LOCKSTEP_CHECK(
       world.size == 1, UsageError,
       "backend '{}' joins threads of one process, but this job has {} "
-      "processes (started by {}); start one process and give it ranks with "
-      "ranks_in_process",
-      name, world.size, world.started_by);
+      "processes; start one process and give it ranks with ranks_in_process",
+      name, world.size);
   return make_local_factory();
 }
 
@@ -54,17 +61,32 @@ std::vector<std::shared_ptr<ProcessGroup>> init_ranks(
   LOCKSTEP_CHECK(ranks > 0, UsageError,
                  "ranks_in_process is {}; it is 1 or more", ranks);
   const World world = world_of(options);
-  const BackendFactory factory = factory_of(options.backend, world);
+  const BackendFactory factory = factory_of(backend_of(options), world);
   trace::set_process_rank(world.rank * ranks);
   GroupOptions group;
   group.name = options.name;
   group.timeout = options.timeout;
   group.notice_after = options.notice_after;
-  std::vector<std::shared_ptr<ProcessGroup>> groups;
-  for (int i = 0; i < ranks; ++i) {
-    groups.push_back(ProcessGroup::make(factory, world.store,
-                                        world.rank * ranks + i,
-                                        world.size * ranks, group));
+  // Side by side: a backend may wait for the other ranks.
+  std::vector<std::shared_ptr<ProcessGroup>> groups(static_cast<size_t>(ranks));
+  std::vector<std::exception_ptr> errors(groups.size());
+  {
+    std::vector<Thread> threads;
+    for (int i = 0; i < ranks; ++i) {
+      threads.emplace_back("init", [&, i] {
+        const auto at = static_cast<size_t>(i);
+        try {
+          groups[at] =
+              ProcessGroup::make(factory, world.store, world.rank * ranks + i,
+                                 world.size * ranks, group);
+        } catch (...) {
+          errors[at] = std::current_exception();
+        }
+      });
+    }
+  }
+  for (const auto& error : errors) {
+    if (error) std::rethrow_exception(error);
   }
   return groups;
 }

@@ -4,6 +4,10 @@
 #include <atomic>
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "lockstep/base/error.h"
+
 namespace lockstep {
 namespace {
 
@@ -22,5 +26,12 @@ Callback with_caller_state(Callback callback) {
 NoWaitScope::NoWaitScope() : before_(may_not_wait) { may_not_wait = true; }
 NoWaitScope::~NoWaitScope() { may_not_wait = before_; }
 bool NoWaitScope::is_active() { return may_not_wait; }
+
+void NoWaitScope::check(const std::string& what) {
+  LOCKSTEP_CHECK(!may_not_wait, UsageError,
+                 "{}: waiting on a lane thread, where continuations and posted "
+                 "steps run, could last for ever; continue with then() instead",
+                 what);
+}
 
 }  // namespace lockstep

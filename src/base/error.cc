@@ -101,6 +101,37 @@ AbortedError::AbortedError(const std::string& message, std::exception_ptr cause)
 InternalError::InternalError(std::string message)
     : Error(ErrorKind::kInternal, std::move(message)) {}
 
+namespace {
+
+template <class Type>
+[[noreturn]] void throw_copy(const Error& error, const ErrorContext& more) {
+  Type copy(static_cast<const Type&>(error));
+  copy.add_context(more);
+  throw copy;
+}
+
+}  // namespace
+
+void rethrow_with_context(const Error& error, const ErrorContext& more) {
+  switch (error.kind()) {
+    case ErrorKind::kUsage:
+      throw_copy<UsageError>(error, more);
+    case ErrorKind::kMismatch:
+      throw_copy<MismatchError>(error, more);
+    case ErrorKind::kTimeout:
+      throw_copy<TimeoutError>(error, more);
+    case ErrorKind::kPeer:
+      throw_copy<PeerError>(error, more);
+    case ErrorKind::kSystem:
+      throw_copy<SystemError>(error, more);
+    case ErrorKind::kAborted:
+      throw_copy<AbortedError>(error, more);
+    case ErrorKind::kInternal:
+      break;
+  }
+  throw_copy<InternalError>(error, more);
+}
+
 std::string describe(const std::exception_ptr& error) {
   if (!error) return "no error";
   try {

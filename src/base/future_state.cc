@@ -38,10 +38,7 @@ bool FutureState::wait(Deadline deadline) const {
             publisher_ == std::this_thread::get_id());
   };
   if (may_pass()) return true;
-  LOCKSTEP_CHECK(
-      !NoWaitScope::is_active(), UsageError,
-      "waiting on a lane thread, where continuations and posted "
-      "steps run, could last for ever; continue with then() instead");
+  if (NoWaitScope::is_active()) NoWaitScope::check("a future");
   return released_.wait_until(lock, deadline.time(), may_pass);
 }
 

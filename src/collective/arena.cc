@@ -25,24 +25,21 @@ struct Arena::Shared {
   alignas(kCacheLine) std::atomic<uint64_t> arrivals;
   alignas(kCacheLine) Gate gate;
 
-  // The failure is written by whoever takes `failure_taken`, before the gate
-  // breaks, and read only after.
-  alignas(kCacheLine) std::atomic<uint32_t> failure_taken;
+  // Written by whoever breaks the gate, after that: there is one only.
+  alignas(kCacheLine) std::atomic<uint32_t> failure_written;
   ErrorKind failure_kind;
   int32_t failure_by;
   int32_t failure_peer;
   char failure_text[kMostFailureText];
 
-  // False when somebody else wrote one.
-  bool write_failure(const Failure& failure) {
-    if (failure_taken.exchange(1) != 0) return false;
+  void write_failure(const Failure& failure) {
     failure_kind = failure.kind;
     failure_by = failure.by;
     failure_peer = failure.peer;
     const size_t length = std::min(failure.text.size(), kMostFailureText - 1);
     std::memcpy(failure_text, failure.text.data(), length);
     failure_text[length] = '\0';
-    return true;
+    failure_written.store(1, std::memory_order_release);
   }
   Failure read_failure() const {
     return {failure_kind, failure_by, failure_peer, failure_text};
@@ -65,7 +62,11 @@ Arena::Arena(void* block, int rank, int size, WaitPolicy policy)
     : shared_(static_cast<Shared*>(block)),
       rank_(rank),
       size_(size),
-      policy_(policy) {}
+      policy_(policy) {
+  LOCKSTEP_CHECK(size <= kMostRanks, UsageError,
+                 "{} ranks on one host; there is room for {}", size,
+                 kMostRanks);
+}
 
 Arena::Place& Arena::place(int rank) const {
   return reinterpret_cast<Place*>(shared_ + 1)[rank];
@@ -147,19 +148,13 @@ void Arena::give_up(uint64_t round, const Patience& patience) {
       "it made the same calls?",
       to_text(patience.timeout()), late.size() == 1 ? "" : "s",
       fmt::join(late, ", "));
-  const bool first = shared_->write_failure(failure);
-  if (first && !shared_->gate.break_before(round)) {
-    shared_->failure_taken.store(0);
-    return;
+  // Nobody leaves a round that may still open: others would work on memory
+  // that is no longer ours to give.
+  if (!shared_->gate.break_before(round)) {
+    if (shared_->gate.state(round) == Gate::State::kOpen) return;
+    throw_failure();
   }
-  if (!first) {
-    // Another rank's failure is on its way and breaks the gate in a moment,
-    // unless that rank was stopped just there.
-    const Deadline moment = Deadline::in(std::chrono::milliseconds(100));
-    const auto state = shared_->gate.wait(round, policy_, moment);
-    if (state == Gate::State::kOpen) return;
-    if (state == Gate::State::kBroken) throw_failure();
-  }
+  shared_->write_failure(failure);
   TimeoutError error(failure.text);
   ErrorContext context;
   context.peer = failure.peer;
@@ -168,6 +163,14 @@ void Arena::give_up(uint64_t round, const Patience& patience) {
 }
 
 void Arena::throw_failure() const {
+  // Whoever broke the gate is writing why, unless it was stopped or killed
+  // just there.
+  const Deadline moment = Deadline::in(std::chrono::seconds(1));
+  while (shared_->failure_written.load(std::memory_order_acquire) == 0) {
+    LOCKSTEP_CHECK(!moment.passed(), AbortedError,
+                   "another rank ended the group and did not say why");
+    sched_yield();
+  }
   std::rethrow_exception(error_of(shared_->read_failure(), rank_));
 }
 
@@ -192,13 +195,7 @@ void Arena::compare_records() const {
 }
 
 void Arena::fail(const Failure& failure) noexcept {
-  // Not the first: wait until that one has broken the gate, or has taken its
-  // failure back because the late rank came after all.
-  while (!shared_->write_failure(failure)) {
-    if (shared_->gate.is_broken()) return;
-    sched_yield();
-  }
-  shared_->gate.break_now();
+  if (shared_->gate.break_now()) shared_->write_failure(failure);
 }
 
 void Arena::leave() noexcept {

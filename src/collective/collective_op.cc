@@ -60,10 +60,21 @@ bool operator==(const Signature& a, const Signature& b) {
   return fields(a) == fields(b);
 }
 
+uint64_t agreement_of(const std::vector<size_t>& numbers) {
+  if (numbers.empty()) return 0;
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const uint64_t number : numbers) {
+    hash = (hash ^ number) * 0x100000001b3;
+    hash ^= hash >> 29;
+  }
+  return hash | 1;  // 0 means: no list
+}
+
 std::string describe(const Signature& signature) {
   std::string text =
       fmt::format("{} #{}", to_text(signature.kind), signature.sequence);
-  if (signature.kind == OpKind::kBarrier) return text;
+  const bool no_data = signature.dim_count == 0 && signature.counts_hash == 0;
+  if (no_data) return text;  // a barrier, or something composed
   if (signature.kind == OpKind::kAllocate) {
     return text + fmt::format(" of {} bytes", signature.dims[0]);
   }

@@ -57,10 +57,6 @@ Gate::State Gate::state(uint64_t round) const {
   return (word & kBroken) != 0 ? State::kBroken : State::kClosed;
 }
 
-bool Gate::is_broken() const {
-  return (word_.load(std::memory_order_acquire) & kBroken) != 0;
-}
-
 bool Gate::open(uint64_t round) {
   uint32_t before = word_of(round - 1);
   if (!word_.compare_exchange_strong(before, word_of(round))) return false;
@@ -75,9 +71,10 @@ bool Gate::break_before(uint64_t round) {
   return broke;
 }
 
-void Gate::break_now() {
-  word_.fetch_or(kBroken);
-  wake_all();
+bool Gate::break_now() {
+  const bool first = (word_.fetch_or(kBroken) & kBroken) == 0;
+  if (first) wake_all();
+  return first;
 }
 
 // A sleeper counts itself and then lets the kernel look at the word; whoever

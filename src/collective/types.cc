@@ -45,6 +45,8 @@ Buffer Buffer::slice(size_t offset, size_t length) const {
 }
 
 ReduceOp ReduceOp::premul_sum(Buffer factor) {
+  LOCKSTEP_CHECK(factor.data != nullptr, UsageError,
+                 "premul_sum: the factor has no memory");
   LOCKSTEP_CHECK(factor.count == 1 && is_floating(factor.dtype), UsageError,
                  "premul_sum: the factor is one floating element, not {} of {}",
                  factor.count, to_text(factor.dtype));

@@ -74,6 +74,9 @@ void check_wholes(const Buffers& parts, const Buffers& wholes, int ranks) {
                  "there are {} buffers in one list and {} in the other",
                  parts.size(), wholes.size());
   for (size_t i = 0; i < parts.size(); ++i) {
+    LOCKSTEP_CHECK(wholes[i].count == 0 || wholes[i].data != nullptr,
+                   UsageError, "buffer {} has {} elements and no memory", i,
+                   wholes[i].count);
     LOCKSTEP_CHECK(
         wholes[i].count == parts[i].count * static_cast<size_t>(ranks) &&
             wholes[i].dtype == parts[i].dtype,
@@ -85,9 +88,14 @@ void check_wholes(const Buffers& parts, const Buffers& wholes, int ranks) {
   }
 }
 
-// Makes `options` copy back before its own finish, and keep `memory`.
+// Makes `options` copy back before its own finish, keep `memory`, and ranks
+// compare how many elements each of the `parts` has.
 template <class Memory, class Unpack>
-CallOptions then_unpack(CallOptions options, Memory memory, Unpack unpack) {
+CallOptions then_unpack(CallOptions options, const Buffers& parts,
+                        Memory memory, Unpack unpack) {
+  std::vector<size_t> counts;
+  for (const Buffer& part : parts) counts.push_back(part.count);
+  options.agreement ^= agreement_of(counts);
   options.finish = [before = std::move(options.finish), memory, unpack] {
     unpack();
     if (before) before();
@@ -106,7 +114,7 @@ ProcessGroup::Handle ProcessGroup::all_reduce_coalesced(const Buffers& data,
   pack(data, packed->memory.data());
   const Buffer all = packed->all;
   return all_reduce(all, op,
-                    then_unpack(std::move(options), packed,
+                    then_unpack(std::move(options), data, packed,
                                 [all, data] { unpack(begin_of(all), data); }));
 }
 
@@ -126,7 +134,7 @@ ProcessGroup::Handle ProcessGroup::all_gather_coalesced(const Buffers& in,
   const size_t stride = from->memory.size();
   return all_gather(
       from->all, to->all, {},
-      then_unpack(std::move(options), std::pair(from, to),
+      then_unpack(std::move(options), in, std::pair(from, to),
                   [memory = to->memory.data(), stride, out, ranks] {
                     for (int rank = 0; rank < ranks; ++rank) {
                       unpack(memory + static_cast<size_t>(rank) * stride,
@@ -154,7 +162,7 @@ ProcessGroup::Handle ProcessGroup::reduce_scatter_coalesced(
   const Buffer result = to->all;
   return reduce_scatter(
       from->all, result, op, {},
-      then_unpack(std::move(options), std::pair(from, to),
+      then_unpack(std::move(options), out, std::pair(from, to),
                   [result, out] { unpack(begin_of(result), out); }));
 }
 

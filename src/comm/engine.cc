@@ -86,13 +86,12 @@ class Engine::OpTask : public Lane::Task, private Patience::Listener {
     Patience patience(options_.timeout.value_or(engine_.options_.timeout),
                       engine_.options_.notice_after, this);
     const auto where = [&] { return context(); };
-    std::exception_ptr error = engine_.aborted_by_failure();
-    if (!error) {
-      error = error_from(where, [&] { run_backend(patience); });
-      if (error) engine_.fail(error);
-      if (!error && options_.finish) {
-        error = error_from(where, options_.finish);
-      }
+    std::exception_ptr error =
+        error_from(where, [&] { run_backend(patience); });
+    if (error) {
+      engine_.fail(error);
+    } else if (options_.finish) {
+      error = error_from(where, options_.finish);
     }
     error ? work->fail(error, patience.waited())
           : work->complete(patience.waited());
@@ -102,6 +101,7 @@ class Engine::OpTask : public Lane::Task, private Patience::Listener {
 
  private:
   void run_backend(Patience& patience) {
+    engine_.check_healthy();
     if (action_) {
       action_(op_, patience);
     } else {
@@ -141,9 +141,12 @@ class Engine::StepTask : public Lane::Task {
   void run() noexcept override {
     LOCKSTEP_TRACE_SCOPE("local step", "comm");
     const Patience clock(Deadline::Duration::max());
-    std::exception_ptr error = engine_.aborted_by_failure();
-    if (!error)
-      error = error_from([&] { return engine_.context("local step"); }, step_);
+    const std::exception_ptr error =
+        error_from([&] { return engine_.context("local step"); },
+                   [&] {
+                     engine_.check_healthy();
+                     step_();
+                   });
     error ? work->fail(error, clock.waited()) : work->complete(clock.waited());
   }
 
@@ -186,24 +189,30 @@ std::shared_ptr<Work> Engine::compose(OpKind kind,
                                       CallOptions options) {
   CollectiveOp whole;
   whole.kind = whole.signature.kind = kind;
-  return launch_task(std::move(whole), std::move(options),
-                     [this, steps = std::move(steps)](const CollectiveOp& op,
-                                                      Patience& patience) {
-                       BackendCalls calls(*backend_,
-                                          OpMaker(place_.rank, place_.size),
-                                          op.signature.sequence, patience);
-                       steps(calls);
-                     });
+  // The steps get their argument through a slot: what carries the caller's
+  // state knows callbacks without one.
+  auto slot = std::make_shared<LaneCalls*>(nullptr);
+  const Callback body =
+      with_caller_state([slot, steps = std::move(steps)] { steps(**slot); });
+  return launch_task(
+      std::move(whole), std::move(options),
+      [this, slot, body](const CollectiveOp& op, Patience& patience) {
+        BackendCalls calls(*backend_, OpMaker(place_.rank, place_.size),
+                           op.signature.sequence, patience);
+        *slot = &calls;
+        body();
+      });
 }
 
 std::shared_ptr<Work> Engine::launch_task(CollectiveOp op, CallOptions options,
                                           Action action) {
   const char* const what = to_text(op.kind);
-  if (options.sync) PointToPoint::check_may_block(what);
+  if (options.sync) NoWaitScope::check(what);
   LOCKSTEP_TRACE_SCOPE("launch", "comm");
   auto launching = lock_launching(what);
-  op.signature.sequence = static_cast<uint64_t>(sequence_++);
   const bool sync = options.sync;
+  if (!sync) lane_.start();  // may fail, and then no number is taken
+  op.signature.sequence = static_cast<uint64_t>(sequence_++);
   if (options.finish && !sync) {
     options.finish = with_caller_state(std::move(options.finish));
   }
@@ -211,7 +220,11 @@ std::shared_ptr<Work> Engine::launch_task(CollectiveOp op, CallOptions options,
   if (sync && lane_.try_enter()) {
     launching.unlock();
     OpTask task(*this, std::move(op), std::move(options), std::move(action));
-    task.run();
+    {
+      // Its steps run in the lane, wherever that is.
+      const NoWaitScope no_wait;
+      task.run();
+    }
     lane_.leave();
     task.work->wait();
     return task.work;
@@ -236,7 +249,7 @@ std::shared_ptr<Work> Engine::post(std::function<void()> step) {
 std::shared_ptr<Work> Engine::transfer(OpKind kind, Buffer buffer, int peer,
                                        uint32_t tag, CallOptions options) {
   const char* const what = to_text(kind);
-  if (options.sync) PointToPoint::check_may_block(what);
+  if (options.sync) NoWaitScope::check(what);
   check_usable(what);
   ErrorContext where = context(what);
   where.peer = peer;
@@ -247,12 +260,12 @@ std::shared_ptr<Work> Engine::transfer(OpKind kind, Buffer buffer, int peer,
                                             : backend_->recv(buffer, peer, tag);
                                });
   const auto timeout = options.timeout.value_or(options_.timeout);
-  return point_to_point_.start(std::move(transfer), kind, std::move(where),
+  return point_to_point_.start(std::move(transfer), kind, tag, std::move(where),
                                timeout, std::move(options));
 }
 
 int64_t Engine::begin_blocking(const char* what, Deadline deadline) {
-  PointToPoint::check_may_block(what);
+  NoWaitScope::check(what);
   auto launching = lock_launching(what);
   const int64_t sequence = sequence_++;
   LOCKSTEP_CHECK(lane_.wait_idle(deadline), TimeoutError,
@@ -276,7 +289,7 @@ std::unique_lock<std::mutex> Engine::lock_launching(const char* what) {
 }
 
 void Engine::shutdown(Deadline deadline) {
-  PointToPoint::check_may_block("shutdown");
+  NoWaitScope::check("shutdown");
   closed_ = true;
   if (!lane_.wait_idle(deadline) || !point_to_point_.wait_sent(deadline)) {
     TimeoutError error(
@@ -303,23 +316,20 @@ std::exception_ptr Engine::failure() const {
   return failure_;
 }
 
-std::exception_ptr Engine::aborted_by_failure() const {
-  if (!failed_) return nullptr;
-  const auto cause = failure();
-  AbortedError error(
-      fmt::format("not carried out, because the group has failed: {}",
-                  describe(cause)),
-      cause);
-  error.add_context(context(""));
-  return std::make_exception_ptr(error);
+void Engine::check_healthy() const {
+  if (!failed_) return;
+  throw AbortedError("not carried out, because the group has failed",
+                     failure());
 }
 
 void Engine::check_usable(const char* what) const {
-  if (auto aborted = aborted_by_failure()) std::rethrow_exception(aborted);
-  if (!closed_) return;
-  UsageError error("this group was shut down; nothing may follow that");
-  error.add_context(context(what));
-  throw error;
+  with_context([&] { return context(what); },
+               [&] {
+                 check_healthy();
+                 LOCKSTEP_CHECK(
+                     !closed_, UsageError,
+                     "this group was shut down; nothing may follow that");
+               });
 }
 
 ErrorContext Engine::context(const char* what, int64_t sequence) const {

@@ -72,7 +72,7 @@ class Engine {
   std::shared_ptr<Work> launch_task(CollectiveOp op, CallOptions options,
                                     Action action);
   std::unique_lock<std::mutex> lock_launching(const char* what);
-  std::exception_ptr aborted_by_failure() const;
+  void check_healthy() const;  // AbortedError once the group has failed
 
   const BackendFactory factory_;
   const GroupPlace place_;
@@ -97,9 +97,8 @@ template <class MakeContext, class Action>
 auto with_context(const MakeContext& context, const Action& action) {
   try {
     return action();
-  } catch (Error& error) {
-    error.add_context(context());
-    throw;
+  } catch (const Error& error) {
+    rethrow_with_context(error, context());
   }
 }
 

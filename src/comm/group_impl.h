@@ -26,6 +26,7 @@ class ProcessGroup::Impl : public detail::Engine {
                              [&] {
                                CollectiveOp made = make(maker());
                                maker().set_shape(made, options.shape);
+                               made.signature.counts_hash ^= options.agreement;
                                return made;
                              });
     return launch(std::move(op), std::move(options));

@@ -19,13 +19,17 @@ Lane::~Lane() {
   thread_.join();
 }
 
+void Lane::start() {
+  const std::lock_guard lock(mutex_);
+  if (started_) return;
+  thread_ = Thread(name_, [this] { serve(); });
+  started_ = true;
+}
+
 void Lane::push(std::unique_ptr<Task> task) {
+  start();
   {
     const std::lock_guard lock(mutex_);
-    if (!started_) {
-      thread_ = Thread(name_, [this] { serve(); });
-      started_ = true;
-    }
     queue_.push_back(std::move(task));
     if (busy_) return;  // whoever is in there sees it when it leaves
   }

@@ -39,6 +39,8 @@ class Lane {
   Lane(std::string name, int rank);
   ~Lane();
 
+  // Starts the thread, unless it runs: the one part of push() that can fail.
+  void start();
   void push(std::unique_ptr<Task> task);
 
   // True when the lane was idle: it is the caller's until leave().

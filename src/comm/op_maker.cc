@@ -31,14 +31,9 @@ void check_same_or_apart(const Buffer& in, const Buffer& out) {
                  "in and out overlap without being the same memory");
 }
 
-uint64_t hash_of(const std::vector<size_t>& counts) {
-  if (counts.empty()) return 0;
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const uint64_t count : counts) {
-    hash = (hash ^ count) * 0x100000001b3;
-    hash ^= hash >> 29;
-  }
-  return hash | 1;  // 0 means: no list
+// So few that parts of all ranks can be added up and counted in bytes.
+size_t most_elements(int ranks) {
+  return (size_t{1} << 59) / static_cast<size_t>(ranks);
 }
 
 size_t sum_of(const std::vector<size_t>& counts) {
@@ -78,7 +73,7 @@ CollectiveOp with_counts(CollectiveOp op,
                          const std::vector<size_t>& counts) {
   if (counts.empty()) return op;
   op.*which = counts;
-  op.signature.counts_hash = hash_of(counts);
+  op.signature.counts_hash = agreement_of(counts);
   const auto total = static_cast<int64_t>(sum_of(counts));
   op.signature.set_dims(&total, 1);
   return op;
@@ -102,6 +97,9 @@ void OpMaker::set_shape(CollectiveOp& op,
 void OpMaker::check_buffer(const char* which, const Buffer& buffer) const {
   LOCKSTEP_CHECK(buffer.count == 0 || buffer.data != nullptr, UsageError,
                  "{} has {} elements and no memory", which, buffer.count);
+  LOCKSTEP_CHECK(buffer.count <= most_elements(size_), UsageError,
+                 "{} has {} elements; no memory has so many", which,
+                 buffer.count);
 }
 
 void OpMaker::check_rank(const char* which, int rank) const {
@@ -114,6 +112,11 @@ void OpMaker::check_counts(const char* name, const Counts& counts) const {
   LOCKSTEP_CHECK(counts.empty() || counts.size() == static_cast<size_t>(size_),
                  UsageError, "{} has {} entries for {} ranks", name,
                  counts.size(), size_);
+  for (const size_t count : counts) {
+    LOCKSTEP_CHECK(count <= most_elements(size_), UsageError,
+                   "{} has an entry of {}; no memory has so many elements",
+                   name, count);
+  }
 }
 
 void OpMaker::check_part(const char* part_name, const Buffer& part,

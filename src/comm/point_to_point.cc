@@ -12,11 +12,12 @@
 namespace lockstep::detail {
 
 struct PointToPoint::Pending final : private Patience::Listener {
-  Pending(std::unique_ptr<Transfer> t, OpKind kind, ErrorContext c,
-          CallOptions o, Deadline::Duration timeout,
+  Pending(std::unique_ptr<Transfer> t, OpKind kind, uint32_t with_tag,
+          ErrorContext c, CallOptions o, Deadline::Duration timeout,
           Deadline::Duration notice_after)
       : transfer(std::move(t)),
         work(std::make_shared<Work>(kind, -1)),
+        tag(with_tag),
         context(std::move(c)),
         options(std::move(o)),
         patience(timeout, notice_after, this) {}
@@ -28,14 +29,19 @@ struct PointToPoint::Pending final : private Patience::Listener {
     try {
       if (!transfer->test()) {
         if (!patience.deadline().passed()) return false;
-        throw_late();
+        // What arrives at the last moment has arrived.
+        if (transfer->withdraw()) throw_late();
+        transfer->test();
       }
       work->set_source(transfer->source());
       transfer.reset();
       if (options.finish) options.finish();
-    } catch (Error& error) {
-      error.add_context(context);
-      return give_up(std::current_exception());
+    } catch (const Error& error) {
+      try {
+        rethrow_with_context(error, context);
+      } catch (...) {
+        return give_up(std::current_exception());
+      }
     } catch (...) {
       return give_up(std::current_exception());
     }
@@ -71,15 +77,16 @@ struct PointToPoint::Pending final : private Patience::Listener {
 
   std::string waits_for() const {
     if (is_send()) {
-      return fmt::format("rank {} has not asked for it with this tag",
-                         context.peer);
+      return fmt::format("rank {} has not asked for it, with tag {}",
+                         context.peer, tag);
     }
-    if (context.peer < 0) return "nobody has sent with this tag";
-    return fmt::format("rank {} has not sent with this tag", context.peer);
+    if (context.peer < 0) return fmt::format("nobody has sent with tag {}", tag);
+    return fmt::format("rank {} has not sent with tag {}", context.peer, tag);
   }
 
   std::unique_ptr<Transfer> transfer;
   const std::shared_ptr<Work> work;
+  const uint32_t tag;
   const ErrorContext context;
   const CallOptions options;
   Patience patience;
@@ -101,15 +108,9 @@ PointToPoint::~PointToPoint() {
   thread_.join();
 }
 
-void PointToPoint::check_may_block(const char* what) {
-  LOCKSTEP_CHECK(!NoWaitScope::is_active(), UsageError,
-                 "{}: a call that waits, on a lane thread, where continuations "
-                 "and posted steps run, could last for ever",
-                 what);
-}
-
 std::shared_ptr<Work> PointToPoint::start(std::unique_ptr<Transfer> transfer,
-                                          OpKind kind, ErrorContext context,
+                                          OpKind kind, uint32_t tag,
+                                          ErrorContext context,
                                           Deadline::Duration timeout,
                                           CallOptions options) {
   const bool sync = options.sync;
@@ -118,9 +119,9 @@ std::shared_ptr<Work> PointToPoint::start(std::unique_ptr<Transfer> transfer,
   }
   trace::Span span(to_text(kind), "comm");
   span.arg("peer", context.peer);
-  auto pending =
-      std::make_unique<Pending>(std::move(transfer), kind, std::move(context),
-                                std::move(options), timeout, notice_after_);
+  auto pending = std::make_unique<Pending>(
+      std::move(transfer), kind, tag, std::move(context), std::move(options),
+      timeout, notice_after_);
   auto work = pending->work;
   const bool done = pending->look();
   if (sync) {

@@ -25,14 +25,11 @@ class PointToPoint {
 
   // `context` goes into errors.
   std::shared_ptr<Work> start(std::unique_ptr<Transfer> transfer, OpKind kind,
-                              ErrorContext context, Deadline::Duration timeout,
-                              CallOptions options);
+                              uint32_t tag, ErrorContext context,
+                              Deadline::Duration timeout, CallOptions options);
 
   // Waits until no send is pending; false when the deadline passed.
   bool wait_sent(Deadline deadline);
-
-  // UsageError on a lane thread.
-  static void check_may_block(const char* what);
 
  private:
   struct Pending;

@@ -21,6 +21,10 @@ std::shared_ptr<ProcessGroup> ProcessGroup::make(const BackendFactory& factory,
   LOCKSTEP_CHECK(size > 0 && rank >= 0 && rank < size, UsageError,
                  "group '{}': rank {} is not one of {} ranks", options.name,
                  rank, size);
+  // No notice at all, rather than one after the other.
+  if (options.notice_after <= Deadline::Duration::zero()) {
+    options.notice_after = Deadline::Duration::max();
+  }
   GroupPlace place;
   place.name = options.name;
   place.rank = rank;

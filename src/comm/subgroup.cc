@@ -28,6 +28,10 @@ std::shared_ptr<ProcessGroup> ProcessGroup::duplicate(const std::string& name) {
     LOCKSTEP_CHECK(!name.empty() && name.size() < kMostName, UsageError,
                    "the name of a group has 1 to {} characters, '{}' has {}",
                    kMostName - 1, name, name.size());
+    LOCKSTEP_CHECK(name.find_first_of("/:") == std::string::npos, UsageError,
+                   "the name '{}' has a '/' or ':', which names of sub-groups "
+                   "use themselves",
+                   name);
     const int64_t number = sequence_number();
     std::array<uint8_t, kMostName> mine{};
     std::memcpy(mine.data(), name.data(), name.size());
@@ -68,7 +72,7 @@ std::shared_ptr<ProcessGroup> ProcessGroup::split(int color, int key) {
         members.begin(), members.end(),
         [&](const auto& member) { return member.second == rank(); });
     GroupOptions options = impl_->options();
-    options.name = fmt::format("{}/split{}.{}", this->name(), number, color);
+    options.name = fmt::format("{}/{}:{}", this->name(), number, color);
     return make(impl_->factory(), impl_->place().store,
                 static_cast<int>(me - members.begin()),
                 static_cast<int>(members.size()), std::move(options));

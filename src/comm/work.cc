@@ -24,11 +24,7 @@ Work::Work(OpKind kind, int64_t sequence)
 // Always, even when it is completed already: whether it is, is a matter of
 // luck there, and a program should not work by luck.
 void Work::check_thread() const {
-  LOCKSTEP_CHECK(!NoWaitScope::is_active(), UsageError,
-                 "{}: wait() on a lane thread, where continuations and posted "
-                 "steps run, could last for ever; continue with "
-                 "future().then() instead",
-                 name_of(*this));
+  if (NoWaitScope::is_active()) NoWaitScope::check(name_of(*this));
 }
 
 void Work::wait() const {

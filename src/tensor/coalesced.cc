@@ -11,6 +11,7 @@
 namespace lockstep {
 namespace {
 
+using detail::agreement_of_shapes;
 using detail::check_complex_op;
 using detail::FlatTensor;
 using detail::with_tensors;
@@ -46,65 +47,84 @@ TensorList by_rank(const char* name, const std::vector<TensorList>& lists,
 
 WorkHandle all_reduce_coalesced(GroupRef group, const TensorList& tensors,
                                 ReduceOp op, CallOptions options) {
-  const FlatTensor flat("tensors", tensors, true);
-  check_complex_op(tensors[0], op);
-  return group->all_reduce(flat.buffer(), op,
-                           with_tensors(std::move(options), {flat}, {flat}));
+  return detail::in_call(group, "all_reduce_coalesced", [&] {
+    const FlatTensor flat("tensors", tensors, true);
+    check_complex_op(tensors[0], op);
+    options.agreement ^= agreement_of_shapes(tensors);
+    return group->all_reduce(flat.buffer(), op,
+                             with_tensors(std::move(options), {flat}, {flat}));
+  });
 }
 
 WorkHandle all_gather_coalesced(GroupRef group,
                                 const std::vector<TensorList>& outputs,
                                 const TensorList& inputs, CallOptions options) {
-  const FlatTensor out(
-      "outputs", by_rank("outputs", outputs, "inputs", inputs, group->size()),
-      false);
-  const FlatTensor in("inputs", inputs, true);
-  return group->all_gather(in.buffer(), out.buffer(), {},
-                           with_tensors(std::move(options), {in, out}, {out}));
+  return detail::in_call(group, "all_gather_coalesced", [&] {
+    const FlatTensor out(
+        "outputs", by_rank("outputs", outputs, "inputs", inputs, group->size()),
+        false);
+    const FlatTensor in("inputs", inputs, true);
+    options.agreement ^= agreement_of_shapes(inputs);
+    return group->all_gather(
+        in.buffer(), out.buffer(), {},
+        with_tensors(std::move(options), {in, out}, {out}));
+  });
 }
 
 WorkHandle reduce_scatter_coalesced(GroupRef group, const TensorList& outputs,
                                     const std::vector<TensorList>& inputs,
                                     ReduceOp op, CallOptions options) {
-  const FlatTensor in(
-      "inputs", by_rank("inputs", inputs, "outputs", outputs, group->size()),
-      true);
-  const FlatTensor out("outputs", outputs, false);
-  check_complex_op(outputs[0], op);
-  return group->reduce_scatter(
-      in.buffer(), out.buffer(), op, {},
-      with_tensors(std::move(options), {in, out}, {out}));
+  return detail::in_call(group, "reduce_scatter_coalesced", [&] {
+    const FlatTensor in(
+        "inputs", by_rank("inputs", inputs, "outputs", outputs, group->size()),
+        true);
+    const FlatTensor out("outputs", outputs, false);
+    check_complex_op(outputs[0], op);
+    options.agreement ^= agreement_of_shapes(outputs);
+    return group->reduce_scatter(
+        in.buffer(), out.buffer(), op, {},
+        with_tensors(std::move(options), {in, out}, {out}));
+  });
 }
 
 WorkHandle broadcast_coalesced(GroupRef group, const TensorList& tensors,
                                int root, size_t message_bytes) {
-  LOCKSTEP_CHECK(!tensors.empty(), UsageError, "the list of tensors is empty");
-  WorkHandle last;
-  TensorList message;
-  size_t bytes = 0;
-  const auto flush = [&] {
-    if (message.empty()) return;
-    const FlatTensor flat("tensors", message, group->rank() == root);
-    // The root has the values already.
-    std::vector<FlatTensor> results;
-    if (group->rank() != root) results.push_back(flat);
-    last = group->broadcast(flat.buffer(), root,
-                            with_tensors({}, {flat}, results));
-    message.clear();
-    bytes = 0;
-  };
-  for (const at::Tensor& tensor : tensors) {
-    detail::check_dense("a tensor of the list", tensor);
-    const bool fits =
-        message.empty() ||
-        (message[0].scalar_type() == tensor.scalar_type() &&
-         bytes + static_cast<size_t>(tensor.nbytes()) <= message_bytes);
-    if (!fits) flush();
-    message.push_back(tensor);
-    bytes += static_cast<size_t>(tensor.nbytes());
-  }
-  flush();
-  return last;
+  return detail::in_call(group, "broadcast_coalesced", [&] {
+    LOCKSTEP_CHECK(!tensors.empty(), UsageError,
+                   "the list of tensors is empty");
+    WorkHandle last;
+    TensorList message;
+    size_t bytes = 0;
+    const auto flush = [&] {
+      if (message.empty()) return;
+      const FlatTensor flat("tensors", message, group->rank() == root);
+      // The root has the values already.
+      std::vector<FlatTensor> results;
+      if (group->rank() != root) results.push_back(flat);
+      CallOptions options;
+      options.agreement = agreement_of_shapes(message);
+      last =
+          group->broadcast(flat.buffer(), root,
+                           with_tensors(std::move(options), {flat}, results));
+      message.clear();
+      bytes = 0;
+    };
+    // All before the first message: a bad one must not leave us out of step.
+    for (const at::Tensor& tensor : tensors) {
+      detail::check_dense("a tensor of the list", tensor);
+    }
+    for (const at::Tensor& tensor : tensors) {
+      const bool fits =
+          message.empty() ||
+          (message[0].scalar_type() == tensor.scalar_type() &&
+           bytes + static_cast<size_t>(tensor.nbytes()) <= message_bytes);
+      if (!fits) flush();
+      message.push_back(tensor);
+      bytes += static_cast<size_t>(tensor.nbytes());
+    }
+    flush();
+    return last;
+  });
 }
 
 }  // namespace lockstep

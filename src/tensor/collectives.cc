@@ -30,54 +30,68 @@ GroupRef::GroupRef(ProcessGroup& group) : group_(&group) {
 
 WorkHandle all_reduce(GroupRef group, const at::Tensor& tensor, ReduceOp op,
                       CallOptions options) {
-  if (tensor.defined() && tensor.is_sparse()) {
-    return detail::all_reduce_sparse(group, tensor, op, std::move(options));
-  }
-  const FlatTensor flat("tensor", tensor);
-  check_complex_op(tensor, op);
-  return group->all_reduce(
-      flat.buffer(), op,
-      with_shape(with_tensors(std::move(options), {flat}, {flat}), tensor));
+  return detail::in_call(group, "all_reduce", [&] {
+    if (tensor.defined() && tensor.is_sparse()) {
+      return detail::all_reduce_sparse(group, tensor, op, std::move(options));
+    }
+    const FlatTensor flat("tensor", tensor);
+    check_complex_op(tensor, op);
+    return group->all_reduce(
+        flat.buffer(), op,
+        with_shape(with_tensors(std::move(options), {flat}, {flat}), tensor));
+  });
 }
 
 WorkHandle broadcast(GroupRef group, const at::Tensor& tensor, int root,
                      CallOptions options) {
-  const FlatTensor flat("tensor", tensor);
-  return group->broadcast(
-      flat.buffer(), root,
-      with_shape(with_tensors(std::move(options), {flat}, {flat}), tensor));
+  return detail::in_call(group, "broadcast", [&] {
+    const FlatTensor flat("tensor", tensor);
+    std::vector<FlatTensor> results;
+    if (group->rank() != root) results.push_back(flat);
+    return group->broadcast(
+        flat.buffer(), root,
+        with_shape(with_tensors(std::move(options), {flat}, results), tensor));
+  });
 }
 
 WorkHandle reduce(GroupRef group, const at::Tensor& tensor, int root,
                   ReduceOp op, CallOptions options) {
-  const FlatTensor flat("tensor", tensor);
-  check_complex_op(tensor, op);
-  std::vector<FlatTensor> results;
-  if (group->rank() == root) results.push_back(flat);
-  return group->reduce(
-      flat.buffer(), flat.buffer(), op, root,
-      with_shape(with_tensors(std::move(options), {flat}, results), tensor));
+  return detail::in_call(group, "reduce", [&] {
+    const FlatTensor flat("tensor", tensor);
+    check_complex_op(tensor, op);
+    std::vector<FlatTensor> results;
+    if (group->rank() == root) results.push_back(flat);
+    return group->reduce(
+        flat.buffer(), flat.buffer(), op, root,
+        with_shape(with_tensors(std::move(options), {flat}, results), tensor));
+  });
 }
 
 WorkHandle send(GroupRef group, const at::Tensor& tensor, int peer, int64_t tag,
                 CallOptions options) {
-  const FlatTensor flat("tensor", tensor);
-  return group->send(flat.buffer(), peer, tag,
-                     with_tensors(std::move(options), {flat}, {}));
+  return detail::in_call(group, "send", [&] {
+    const FlatTensor flat("tensor", tensor);
+    return group->send(flat.buffer(), peer, tag,
+                       with_tensors(std::move(options), {flat}, {}));
+  });
 }
 
 WorkHandle recv(GroupRef group, const at::Tensor& tensor, int peer, int64_t tag,
                 CallOptions options) {
-  const FlatTensor flat("tensor", tensor);
-  return group->recv(flat.buffer(), peer, tag,
-                     with_tensors(std::move(options), {flat}, {flat}));
+  return detail::in_call(group, "recv", [&] {
+    const FlatTensor flat("tensor", tensor);
+    return group->recv(flat.buffer(), peer, tag,
+                       with_tensors(std::move(options), {flat}, {flat}));
+  });
 }
 
 WorkHandle recv_any(GroupRef group, const at::Tensor& tensor, int64_t tag,
                     CallOptions options) {
-  const FlatTensor flat("tensor", tensor);
-  return group->recv_any(flat.buffer(), tag,
-                         with_tensors(std::move(options), {flat}, {flat}));
+  return detail::in_call(group, "recv_any", [&] {
+    const FlatTensor flat("tensor", tensor);
+    return group->recv_any(flat.buffer(), tag,
+                           with_tensors(std::move(options), {flat}, {flat}));
+  });
 }
 
 }  // namespace lockstep

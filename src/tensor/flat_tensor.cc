@@ -9,6 +9,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/view_as_complex.h>
 #include <ATen/ops/view_as_real.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/core/Layout.h>
 #include <fmt/format.h>
 
@@ -95,6 +96,8 @@ void FlatTensor::write_back() const {
     if (tensor.is_complex()) {
       result = at::view_as_complex(result.view({tensor.numel(), 2}));
     }
+    // A tensor made in inference mode may be changed in that mode only.
+    const c10::InferenceMode as_made(tensor.is_inference());
     tensor.copy_(result.view(tensor.sizes()));
     at += count;
   }
@@ -151,6 +154,17 @@ CallOptions with_shape(CallOptions options, const at::Tensor& tensor) {
   options.shape = tensor.sizes().vec();
   if (tensor.is_complex()) options.shape.push_back(2);
   return options;
+}
+
+uint64_t agreement_of_shapes(const TensorList& tensors) {
+  std::vector<size_t> numbers;
+  for (const at::Tensor& tensor : tensors) {
+    numbers.push_back(static_cast<size_t>(tensor.dim()));
+    for (const int64_t size : tensor.sizes()) {
+      numbers.push_back(static_cast<size_t>(size));
+    }
+  }
+  return agreement_of(numbers);
 }
 
 void check_complex_op(const at::Tensor& tensor, ReduceOp op) {

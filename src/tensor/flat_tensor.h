@@ -6,6 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "lockstep/base/error.h"
 #include "lockstep/comm/process_group.h"
 #include "lockstep/tensor/collectives.h"
 
@@ -57,6 +58,25 @@ CallOptions with_tensors(CallOptions options,
 
 // The same, and the shape of `tensor` for ranks to compare.
 CallOptions with_shape(CallOptions options, const at::Tensor& tensor);
+
+// For a list whose tensors are packed: ranks compare all their shapes.
+uint64_t agreement_of_shapes(const TensorList& tensors);
+
+// Runs `body`, which is what `operation` does with a group: errors say whose it
+// was.
+template <class Body>
+WorkHandle in_call(const GroupRef& group, const char* operation,
+                   const Body& body) {
+  try {
+    return body();
+  } catch (const Error& error) {
+    ErrorContext context;
+    context.rank = group->rank();
+    context.operation = operation;
+    context.group = group->name();
+    rethrow_with_context(error, context);
+  }
+}
 
 // Errors: UsageError when `op` has no meaning for the complex `tensor`.
 void check_complex_op(const at::Tensor& tensor, ReduceOp op);

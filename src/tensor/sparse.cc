@@ -9,6 +9,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/view_as_complex.h>
+#include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -123,11 +124,18 @@ WorkHandle all_reduce_sparse(GroupRef group, const at::Tensor& tensor,
                  "the tensor is on {}; collectives work on tensors on the CPU",
                  tensor.device().str());
   const at::NoGradGuard no_grad;
-  const at::Tensor mine = tensor.detach().coalesce();
-  if (!mine.is_complex()) dtype_of(mine.scalar_type());
-  const int ranks = group->size();
+  // The average of integers is taken of their sum in 64 bits.
+  const bool whole = at::isIntegralType(tensor.scalar_type(), false);
   const bool average = op.kind() == ReduceOp::kAverage;
-  const auto reduce = [target = tensor, mine, ranks, average](LaneCalls& lane) {
+  at::Tensor mine = tensor.detach();
+  if (average && whole) mine = mine.to(at::kLong);
+  mine = mine.coalesce();
+  if (!mine.is_complex()) {
+    check_defined(op.kind(), dtype_of(mine.scalar_type()));
+  }
+  const int ranks = group->size();
+  const auto reduce = [target = tensor, mine, ranks, average,
+                       whole](LaneCalls& lane) {
     const at::NoGradGuard guard;
     const auto all = exchange(lane, describe(mine), ranks);
     const at::Tensor indices =
@@ -150,10 +158,10 @@ WorkHandle all_reduce_sparse(GroupRef group, const at::Tensor& tensor,
                                                    mine.sizes(), mine.options())
                          .coalesce();
     if (average) {
-      const bool whole = at::isIntegralType(sum.scalar_type(), true);
       whole ? sum._values().div_(ranks, "trunc") : sum._values().div_(ranks);
     }
-    target.copy_(sum);
+    const c10::InferenceMode as_made(target.is_inference());
+    target.copy_(sum.to(target.scalar_type()));
   };
   options.keepalive = std::make_shared<std::pair<at::Tensor, Keepalive>>(
       tensor, std::move(options.keepalive));

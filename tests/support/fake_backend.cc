@@ -134,6 +134,7 @@ class FakeTransfer : public Transfer {
   ~FakeTransfer() override { script_->on_withdraw(); }
 
   bool test() override { return script_->test_transfer(); }
+  bool withdraw() override { return !script_->test_transfer(); }
   int source() const override { return std::max(peer_, 0); }
 
  private:

@@ -14,7 +14,8 @@ namespace lockstep {
 // What init() may be told; the rest comes from the environment.
 struct InitOptions {
   // How bytes move: "local" (all ranks are threads of this process), or "auto"
-  // for the fastest way that reaches all ranks.
+  // for what LOCKSTEP_BACKEND says (`lockstep run --backend`), and without it
+  // the fastest way that reaches all ranks.
   std::string backend = "auto";
   Deadline::Duration timeout = std::chrono::minutes(10);
   Deadline::Duration notice_after = std::chrono::seconds(10);

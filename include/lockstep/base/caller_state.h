@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 // What a thread brings along, and what it may not do.
 namespace lockstep {
@@ -28,6 +29,8 @@ class NoWaitScope {
   NoWaitScope& operator=(const NoWaitScope&) = delete;
 
   static bool is_active();  // on this thread
+  // Errors: UsageError when it is; `what` says who wants to wait.
+  static void check(const std::string& what);
 
  private:
   bool before_;

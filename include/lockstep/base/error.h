@@ -119,6 +119,11 @@ class InternalError : public Error {
   explicit InternalError(std::string message);
 };
 
+// Throws a copy of `error`, of the same type, with `more` added to its context.
+// Use it where others may hold the original: errors of a Future are shared.
+[[noreturn]] void rethrow_with_context(const Error& error,
+                                       const ErrorContext& more);
+
 // The text of any exception, for messages and logs.
 std::string describe(const std::exception_ptr& error);
 

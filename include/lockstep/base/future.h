@@ -176,7 +176,12 @@ class Promise {
   template <class... Args>
   void set_value(Args&&... args) {
     state_->claim();
-    state_->value.emplace(std::forward<Args>(args)...);
+    try {
+      state_->value.emplace(std::forward<Args>(args)...);
+    } catch (...) {  // whoever waits must hear of it too
+      state_->publish(std::current_exception());
+      throw;
+    }
     state_->publish(nullptr);
   }
 

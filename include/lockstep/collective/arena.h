@@ -53,6 +53,8 @@ class Arena {
  public:
   // One-phase operations put up to this many bytes into payload().
   static constexpr size_t kPayloadBytes = 16 * 1024;
+  // Two counts per rank, for all_to_all, must fit into a payload.
+  static constexpr int kMostRanks = kPayloadBytes / (2 * sizeof(uint64_t));
 
   // How large the block must be. Zeroed bytes are a new arena.
   static size_t block_bytes(int size);

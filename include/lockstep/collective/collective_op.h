@@ -53,6 +53,9 @@ inline bool operator!=(const Signature& a, const Signature& b) {
   return !(a == b);
 }
 
+// A hash of a list of numbers that ranks must agree on; 0 for no list.
+uint64_t agreement_of(const std::vector<size_t>& numbers);
+
 // As a person would say it: "all_reduce #4 (sum) of float32 [2, 3]".
 std::string describe(const Signature& signature);
 

@@ -34,15 +34,15 @@ class Gate {
 
   // Whether `round` has been opened. A broken gate keeps what was opened.
   State state(uint64_t round) const;
-  bool is_broken() const;
 
   // Opens `round`, the one after the last; false when it is broken.
   bool open(uint64_t round);
 
-  // Breaks it, unless `round` was opened meanwhile.
+  // Breaks it; false when it was broken before, or `round` opened meanwhile. So
+  // of all who break it one is the first, and knows.
   bool break_before(uint64_t round);
-  // Breaks it whatever the round.
-  void break_now();
+  // Breaks it whatever the round; false when it was broken before.
+  bool break_now();
 
   // Waits until `round` is open or the gate broken, or `until` has passed.
   State wait(uint64_t round, WaitPolicy policy, Deadline until);

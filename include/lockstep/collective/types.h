@@ -44,8 +44,8 @@ struct Buffer {
 //   group.all_reduce(buffer, ReduceOp::kSum);
 //   group.all_reduce(buffer, ReduceOp::premul_sum(0.25));
 //
-// kAverage     the sum divided by the number of ranks; toward zero for
-//              integers, whose sum is taken in 64 bits
+// kAverage     the sum times 1/ranks; integers are summed in 64 bits and
+//              divided toward zero
 // kPremulSum   each rank's elements times that rank's own factor, then summed;
 //              for floating types
 // kMin, kMax   a NaN on any rank is a NaN in the result

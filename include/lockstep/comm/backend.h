@@ -19,14 +19,18 @@ namespace lockstep {
 // Any sender, for recv.
 constexpr int kAnyRank = -1;
 
-// One send or receive in flight. Destroying it withdraws it: it then touches
-// its memory no more, and what was not matched yet never will be.
+// One send or receive in flight. Once it is withdrawn or destroyed it touches
+// its memory no more, and if it was not matched yet it never will be.
 class Transfer {
  public:
   virtual ~Transfer() = default;
 
   // Whether it is done; never waits. Throws its error.
   virtual bool test() = 0;
+
+  // Takes it back. False when it is done already, or has failed: then test()
+  // says so, and what was received is there.
+  virtual bool withdraw() = 0;
 
   // The sender of what was received, once that is done.
   virtual int source() const = 0;
@@ -56,6 +60,7 @@ class Backend {
 
   // Matched by (peer, tag), in order among equals, not ordered with run. A
   // message whose size is not that of the receive is an error of the receive.
+  // A small message (64 KB) does not wait for its receive, within reason.
   // Whenever a transfer may have moved, the bell of the place is rung.
   virtual std::unique_ptr<Transfer> send(Buffer buffer, int peer,
                                          uint32_t tag) = 0;

@@ -33,8 +33,11 @@ struct CallOptions {
   // The shape of the data, compared between ranks in place of the mere number
   // of elements.
   std::vector<int64_t> shape;
+  // Whatever else ranks must agree on, as a hash; 0 for nothing.
+  uint64_t agreement = 0;
   // A local step that belongs to the operation: runs after its data has
-  // arrived and before it completes.
+  // arrived and before it completes. If it throws, this rank's Work fails, and
+  // nothing else does.
   std::function<void()> finish;
 };
 
@@ -57,7 +60,7 @@ struct GroupOptions {
   std::string name = "world";
   Deadline::Duration timeout = std::chrono::minutes(10);
   // A line in the log says which ranks an operation waits for, each time it
-  // has waited that long.
+  // has waited that long. Zero: never.
   Deadline::Duration notice_after = std::chrono::seconds(10);
 };
 
@@ -193,7 +196,8 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
 
   // ---- The end.
 
-  // Waits for everything launched, then closes: later calls are a UsageError.
+  // Waits for all collectives and sends that were launched, then closes: later
+  // calls are a UsageError. Receives stay pending until the group goes.
   // Errors: the first failure of the group; TimeoutError when the deadline
   //         passes first.
   void shutdown(Deadline deadline);

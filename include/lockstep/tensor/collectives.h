@@ -19,8 +19,9 @@
 // Tensors lie on the CPU. They may be contiguous or not, empty or of no
 // dimension; what is not contiguous is copied on the way. Complex numbers are
 // moved as pairs, and summed, averaged or scaled as pairs; other operations on
-// them are a UsageError. The shape is compared between ranks: [2, 3] here and
-// [3, 2] there is a MismatchError on all.
+// them are a UsageError. all_reduce, broadcast and reduce compare shapes
+// between ranks: [2, 3] here and [3, 2] there is a MismatchError on all; the
+// others compare numbers of elements.
 //
 // Ownership: an operation keeps its tensors until it has completed. Do not
 //            change them before that.

@@ -30,6 +30,18 @@ class LocalArena : public Arena {
   }
 };
 
+RegisteredMemory pages(size_t bytes) {
+  if (bytes == 0) return {};
+  void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    throw SystemError(fmt::format("cannot allocate {} bytes", bytes), errno);
+  }
+  return {
+      std::shared_ptr<void>(memory, [bytes](void* p) { ::munmap(p, bytes); }),
+      memory, bytes};
+}
+
 class LocalBackend : public Backend {
  public:
   LocalBackend(std::shared_ptr<LocalRoom> room, const GroupPlace& place)
@@ -60,17 +72,10 @@ class LocalBackend : public Backend {
   // Plain pages: every thread sees them anyway.
   RegisteredMemory allocate(const CollectiveOp& op,
                             Patience& patience) override {
+    // First the memory, then the meeting: all have theirs, or none.
+    RegisteredMemory memory = pages(static_cast<size_t>(op.signature.dims[0]));
     run_on_arena(arena_, op, patience);
-    const auto bytes = static_cast<size_t>(op.signature.dims[0]);
-    if (bytes == 0) return {};
-    void* const pages = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (pages == MAP_FAILED) {
-      throw SystemError(fmt::format("cannot allocate {} bytes", bytes), errno);
-    }
-    return {
-        std::shared_ptr<void>(pages, [bytes](void* p) { ::munmap(p, bytes); }),
-        pages, bytes};
+    return memory;
   }
 
   void interrupt(const Failure& reason) noexcept override {

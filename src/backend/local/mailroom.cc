@@ -33,6 +33,7 @@ class Mailroom::Handle : public Transfer {
   ~Handle() override { room_.withdraw(item_); }
 
   bool test() override { return room_.test(*item_); }
+  bool withdraw() override { return room_.withdraw(item_); }
   int source() const override { return item_->from; }
 
  private:
@@ -161,11 +162,12 @@ bool Mailroom::test(const Item& item) {
   return false;
 }
 
-void Mailroom::withdraw(const std::shared_ptr<Item>& item) noexcept {
+bool Mailroom::withdraw(const std::shared_ptr<Item>& item) noexcept {
   const std::lock_guard lock(mutex_);
-  if (item->done) return;
+  if (item->done) return false;
   Box& home = box(item->to);
   (item->is_send ? home.sent : home.asked).remove(item);
+  return true;
 }
 
 }  // namespace lockstep::detail

@@ -57,7 +57,7 @@ class Mailroom {
   void deliver(Item& message, Item& receive);
   void ring(int rank);
   bool test(const Item& item);
-  void withdraw(const std::shared_ptr<Item>& item) noexcept;
+  bool withdraw(const std::shared_ptr<Item>& item) noexcept;
   bool can_still_come(const Item& item);
 
   std::mutex mutex_;

@@ -118,5 +118,26 @@ TEST(Describe, TellsAnyException) {
   EXPECT_THAT(describe(std::make_exception_ptr(5)), HasSubstr("unknown"));
 }
 
+TEST(Error, ACopyWithContextKeepsTheTypeAndLeavesTheOriginal) {
+  ErrorContext context;
+  context.rank = 2;
+  const SystemError original("no file", ENOENT);
+  try {
+    rethrow_with_context(original, context);
+  } catch (const SystemError& copy) {
+    EXPECT_EQ(copy.error_number(), ENOENT);
+    EXPECT_EQ(copy.context().rank, 2);
+  }
+  EXPECT_EQ(original.context().rank, -1);
+  EXPECT_THROW(rethrow_with_context(UsageError("x"), context), UsageError);
+  EXPECT_THROW(rethrow_with_context(MismatchError("x"), context),
+               MismatchError);
+  EXPECT_THROW(rethrow_with_context(TimeoutError("x"), context), TimeoutError);
+  EXPECT_THROW(rethrow_with_context(PeerError("x"), context), PeerError);
+  EXPECT_THROW(rethrow_with_context(AbortedError("x"), context), AbortedError);
+  EXPECT_THROW(rethrow_with_context(InternalError("x"), context),
+               InternalError);
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -213,5 +213,17 @@ TEST(Future, ManyThreadsAddContinuationsWhileItCompletes) {
   }
 }
 
+struct Sulky {
+  explicit Sulky(int) { throw std::runtime_error("no value today"); }
+};
+
+TEST(Promise, AValueThatCannotBeMadeIsAnError) {
+  Promise<Sulky> promise;
+  const auto future = promise.future();
+  EXPECT_THROW(promise.set_value(1), std::runtime_error);
+  ASSERT_TRUE(future.is_ready());
+  EXPECT_EQ(describe(future.error()), "no value today");
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -36,16 +36,21 @@ TEST_F(GateTest, OpensRoundByRound) {
 TEST_F(GateTest, ABrokenGateNeverOpensAgain) {
   EXPECT_TRUE(gate_.open(1));
   EXPECT_TRUE(gate_.break_before(2));
-  EXPECT_TRUE(gate_.is_broken());
   EXPECT_FALSE(gate_.open(2));
   EXPECT_EQ(gate_.state(2), State::kBroken);
+}
+
+TEST_F(GateTest, OneIsTheFirstToBreakIt) {
+  EXPECT_TRUE(gate_.break_before(1));
+  EXPECT_FALSE(gate_.break_before(1));
+  EXPECT_FALSE(gate_.break_now());
 }
 
 TEST_F(GateTest, WhatWasOpenedStaysOpen) {
   EXPECT_TRUE(gate_.open(1));
   EXPECT_FALSE(gate_.break_before(1));
-  EXPECT_FALSE(gate_.is_broken());
-  gate_.break_now();
+  EXPECT_EQ(gate_.state(2), State::kClosed);
+  EXPECT_TRUE(gate_.break_now());
   EXPECT_EQ(gate_.state(1), State::kOpen);
   EXPECT_EQ(gate_.state(2), State::kBroken);
 }
@@ -80,7 +85,7 @@ TEST_F(GateTest, WakesSleepersWhenItOpensOrBreaks) {
         ++done;
       });
     }
-    open ? void(gate_.open(1)) : gate_.break_now();
+    EXPECT_TRUE(open ? gate_.open(1) : gate_.break_now());
     for (auto& sleeper : sleepers) sleeper.join();
     EXPECT_EQ(done, 3);
   }

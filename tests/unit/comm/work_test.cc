@@ -87,7 +87,7 @@ TEST(Work, WaitingOnALaneThreadIsRefusedWhetherItIsDoneOrNot) {
   const Work open(OpKind::kBarrier, 8);
   const NoWaitScope lane;
   EXPECT_THAT(message_of<UsageError>([&] { done.wait(); }),
-              HasSubstr("barrier #7: wait() on a lane thread"));
+              HasSubstr("barrier #7: waiting on a lane thread"));
   message_of<UsageError>([&] { open.wait(1s); });
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/tensor/collectives.h"
 
+#include <c10/core/InferenceMode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -355,6 +356,60 @@ TEST(TensorCollectives, ContinuationsRunWithTheGradModeOfTheirWriter) {
         [&] { seen = at::GradMode::is_enabled(); });
     after.get(Deadline::in(std::chrono::seconds(30)));
     EXPECT_EQ(seen, true);
+  });
+}
+
+TEST(TensorCollectives, TensorsOfInferenceModeTakePart) {
+  on_ranks(2, [](ProcessGroup& group) {
+    const c10::InferenceMode inference;
+    const at::Tensor turned = at::ones({2, 3}).t();
+    all_reduce(group, turned)->wait();
+    EXPECT_TRUE(at::equal(turned, at::full({3, 2}, 2.0)));
+    const TensorList outputs = {at::zeros({2}), at::zeros({2})};
+    all_gather(group, outputs, at::ones({2}))->wait();
+    EXPECT_TRUE(at::equal(outputs[1], at::ones({2})));
+  });
+}
+
+TEST(TensorCollectives, PackedTensorsOfOtherShapesAreAMismatch) {
+  on_ranks(2, [](ProcessGroup& group) {
+    const bool first = group.rank() == 0;
+    const TensorList list = {at::ones({first ? 2 : 4}),
+                             at::ones({first ? 4 : 2})};
+    message_of<MismatchError>(
+        [&] { broadcast_coalesced(group, list)->wait(); });
+  });
+}
+
+TEST(TensorCollectives, ABadTensorInAListTakesNoNumber) {
+  on_ranks(2, [](ProcessGroup& group) {
+    const TensorList list = {at::ones({2}), at::ones({2}, at::kDouble),
+                             at::eye(2).to_sparse()};
+    EXPECT_THAT(
+        message_of<UsageError>([&] { broadcast_coalesced(group, list); }),
+        HasSubstr("broadcast_coalesced on group 'world'"));
+    EXPECT_EQ(group.sequence_number(), 0);
+  });
+}
+
+TEST(TensorCollectives, TheRootMayBroadcastAnExpandedTensor) {
+  on_ranks(2, [](ProcessGroup& group) {
+    const at::Tensor x =
+        group.rank() == 0 ? at::ones({1}).expand({3}) : at::zeros({3});
+    broadcast(group, x, 0)->wait();
+    EXPECT_TRUE(at::equal(x, at::ones({3})));
+  });
+}
+
+TEST(TensorCollectives, RegisteredTensorsMayBeComplexButNotEndless) {
+  on_ranks(2, [](ProcessGroup& group) {
+    const at::Tensor z = registered_zeros(group, {4}, at::kComplexFloat);
+    all_reduce(group, z)->wait();
+    EXPECT_EQ(z.numel(), 4);
+    message_of<UsageError>([&] {
+      registered_zeros(group, {int64_t{1} << 62, 8});
+    });
+    EXPECT_EQ(group.sequence_number(), 2);
   });
 }
 

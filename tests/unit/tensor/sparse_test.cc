@@ -118,6 +118,19 @@ TEST(SparseAllReduce, SparseOnOneRankAndDenseOnTheOtherIsAMismatch) {
   });
 }
 
+TEST(SparseAllReduce, SmallIntegersAreAveragedWithoutOverflow) {
+  on_ranks(2, [](ProcessGroup& group) {
+    const at::Tensor x = at::full({2, 2}, 100, at::kChar).to_sparse();
+    all_reduce(group, x, ReduceOp::kAverage)->wait();
+    EXPECT_EQ(x.scalar_type(), at::kChar);
+    EXPECT_TRUE(at::equal(x.to_dense(), at::full({2, 2}, 100, at::kChar)));
+    const at::Tensor b = at::ones({2}, at::kBool).to_sparse();
+    EXPECT_THAT(message_of<UsageError>(
+                    [&] { all_reduce(group, b, ReduceOp::kAverage); }),
+                HasSubstr("'average' is not defined for bool"));
+  });
+}
+
 TEST(SparseAllReduce, OtherOperationsAreRefused) {
   on_ranks(2, [](ProcessGroup& group) {
     const at::Tensor x = at::eye(3).to_sparse();
