@@ -156,5 +156,14 @@ class Completion(unittest.TestCase):
             self.assertEqual(complete("lockstep", "run", *words, "--bi"), [])
 
 
+class ExamplesInDocs(unittest.TestCase):
+    def test_the_backend_of_the_page_is_the_one_that_is_compiled(self):
+        page = (SOURCE / "docs/backends.md").read_text()
+        code = re.search(r"```cpp\n(// A backend for a world of one.*?)```",
+                         page, re.S).group(1)
+        example = SOURCE / "examples/own_backend/own_backend.cc"
+        self.assertIn(code, example.read_text())
+
+
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1])
