@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 
 #include "lockstep/collective/reduce.h"
-#include "lockstep/comm/backend.h"
+#include "lockstep/comm/process_group.h"
 
 namespace {
 
