@@ -80,7 +80,8 @@ struct PointToPoint::Pending final : private Patience::Listener {
       return fmt::format("rank {} has not asked for it, with tag {}",
                          context.peer, tag);
     }
-    if (context.peer < 0) return fmt::format("nobody has sent with tag {}", tag);
+    if (context.peer < 0)
+      return fmt::format("nobody has sent with tag {}", tag);
     return fmt::format("rank {} has not sent with tag {}", context.peer, tag);
   }
 

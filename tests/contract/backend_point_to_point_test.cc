@@ -197,7 +197,7 @@ TEST_P(BackendContract, ATransferThatTimesOutIsWithdrawn) {
       } else {
         auto text = message_of<TimeoutError>(
             [&] { group.recv(buffer_of(x), 0, 5, options)->wait(); });
-    EXPECT_THAT(text, HasSubstr("rank 0 has not sent"));
+        EXPECT_THAT(text, HasSubstr("rank 0 has not sent"));
         text = message_of<TimeoutError>(
             [&] { group.recv_any(buffer_of(x), 5, options)->wait(); });
         EXPECT_THAT(text, HasSubstr("nobody has sent"));
