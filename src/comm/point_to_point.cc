@@ -21,6 +21,9 @@ struct PointToPoint::Pending final : private Patience::Listener {
         context(std::move(c)),
         options(std::move(o)),
         patience(timeout, notice_after, this) {}
+  virtual ~Pending() = default;
+  Pending(const Pending&) = delete;
+  Pending& operator=(const Pending&) = delete;
 
   bool is_send() const { return work->op() == OpKind::kSend; }
 

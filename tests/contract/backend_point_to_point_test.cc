@@ -271,7 +271,7 @@ TEST_P(BackendContract, ManyMessagesBetweenAllPairsAtOnce) {
     constexpr int kRounds = 20;
     const int n = group.size();
     std::vector<std::vector<int32_t>> memory;
-    memory.reserve(2 * kRounds * 4);
+    memory.reserve(size_t{2} * kRounds * 4);
     std::vector<std::shared_ptr<Work>> works;
     std::vector<std::pair<size_t, int32_t>> expected;
     for (int round = 0; round < kRounds; ++round) {
