@@ -36,10 +36,11 @@ bool is_timeout(const std::exception_ptr& error) {
 
 class MonitoredBarrier {
  public:
-  // Uses `tag` and the one after it.
+  // Uses `tag` and the one after it. Of the time that was asked for, which
+  // messages name, `timeout` is left.
   MonitoredBarrier(detail::Engine& engine, uint32_t tag,
-                   Deadline::Duration timeout)
-      : engine_(engine), tag_(tag), timeout_(timeout) {}
+                   Deadline::Duration asked, Deadline::Duration timeout)
+      : engine_(engine), tag_(tag), asked_(asked), timeout_(timeout) {}
 
   void report_to_rank_0() {
     auto here = std::make_shared<Word>(1);
@@ -95,7 +96,7 @@ class MonitoredBarrier {
     } else if (!missing.empty()) {
       text = fmt::format("rank{} {} did not come within {}{}",
                          missing.size() == 1 ? "" : "s",
-                         fmt::join(missing, ", "), to_text(timeout_),
+                         fmt::join(missing, ", "), to_text(asked_),
                          gave_up_ ? ", or had given up before" : "");
     }
     for (int rank = 1; rank < size; ++rank) {
@@ -137,6 +138,7 @@ class MonitoredBarrier {
 
   detail::Engine& engine_;
   const uint32_t tag_;
+  const Deadline::Duration asked_;
   const Deadline::Duration timeout_;
   bool gave_up_ = false;
 };
@@ -155,7 +157,7 @@ void ProcessGroup::monitored_barrier(std::optional<Deadline::Duration> timeout,
       [&] {
         sequence = impl_->begin_blocking("monitored_barrier", deadline);
         const auto tag = Impl::kOwnTags | static_cast<uint32_t>(2 * sequence);
-        MonitoredBarrier barrier(*impl_, tag, deadline.remaining());
+        MonitoredBarrier barrier(*impl_, tag, time, deadline.remaining());
         rank() == 0 ? barrier.lead(wait_all_ranks) : barrier.report_to_rank_0();
       });
 }

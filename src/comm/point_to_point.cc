@@ -162,9 +162,8 @@ void PointToPoint::serve() {
   const NoWaitScope no_wait;
   trace::set_thread_rank(rank_);
   PendingList active;
-  uint64_t heard = 0;
   while (true) {
-    heard = bell_->rings();
+    const uint64_t heard = bell_->rings();
     bool closing = false;
     {
       const std::lock_guard lock(mutex_);
