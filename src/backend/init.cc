@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "lockstep/backend/local.h"
+#include "lockstep/backend/shm.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/thread.h"
 #include "lockstep/launch/world.h"
@@ -30,7 +31,11 @@ std::string backend_of(const InitOptions& options) {
   return env::text("LOCKSTEP_BACKEND").value_or("auto");
 }
 
+// On one host shared memory reaches all ranks; threads of one process have all
+// memory in common.
 BackendFactory factory_of(const std::string& name, const World& world) {
+  if (name == "shm") return make_shm_factory();
+  if (name == "auto" && world.size > 1) return make_shm_factory();
   const auto names = backend_names();
   LOCKSTEP_CHECK(name == "auto" || name == "local", UsageError,
                  "there is no backend '{}'; there are auto, {}", name,
@@ -38,14 +43,15 @@ BackendFactory factory_of(const std::string& name, const World& world) {
   LOCKSTEP_CHECK(
       world.size == 1, UsageError,
       "backend '{}' joins threads of one process, but this job has {} "
-      "processes; start one process and give it ranks with ranks_in_process",
+      "processes; start one process and give it ranks with ranks_in_process, "
+      "or choose 'shm'",
       name, world.size);
   return make_local_factory();
 }
 
 }  // namespace
 
-std::vector<std::string> backend_names() { return {"local"}; }
+std::vector<std::string> backend_names() { return {"local", "shm"}; }
 
 std::shared_ptr<ProcessGroup> init(const InitOptions& options) {
   LOCKSTEP_CHECK(options.ranks_in_process == 1, UsageError,

@@ -3,9 +3,7 @@
 
 #include <sched.h>
 
-#include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <string>
 
 #include <fmt/format.h>
@@ -15,78 +13,98 @@ namespace lockstep {
 namespace {
 
 constexpr size_t kCacheLine = 64;
-constexpr size_t kMostFailureText = 1024;
 
 }  // namespace
 
-// The words all ranks share. `arrivals` counts every arrival of every round:
-// whoever makes it a multiple of the size opens the gate.
+// The words all ranks share.
 struct Arena::Shared {
-  alignas(kCacheLine) std::atomic<uint64_t> arrivals;
   alignas(kCacheLine) Gate gate;
 
   // Written by whoever breaks the gate, after that: there is one only.
-  alignas(kCacheLine) std::atomic<uint32_t> failure_written;
-  ErrorKind failure_kind;
-  int32_t failure_by;
-  int32_t failure_peer;
-  char failure_text[kMostFailureText];
-
-  void write_failure(const Failure& failure) {
-    failure_kind = failure.kind;
-    failure_by = failure.by;
-    failure_peer = failure.peer;
-    const size_t length = std::min(failure.text.size(), kMostFailureText - 1);
-    std::memcpy(failure_text, failure.text.data(), length);
-    failure_text[length] = '\0';
-    failure_written.store(1, std::memory_order_release);
-  }
-  Failure read_failure() const {
-    return {failure_kind, failure_by, failure_peer, failure_text};
-  }
+  alignas(kCacheLine) FailureNote failure;
 };
 
-// What belongs to one rank.
+// The one line of a rank that all look at in every meeting.
+struct alignas(kCacheLine) Arena::Card {
+  uint64_t digest;  // of the signature
+  std::byte inline_payload[kInlineBytes];
+};
+
+// What belongs to one rank: nobody else writes here.
 struct Arena::Place {
   // The last round this rank came to: whom to name, and when memory is free.
   alignas(kCacheLine) std::atomic<uint64_t> arrived;
+  Card cards[2];
   alignas(kCacheLine) ArenaRecord records[2];
   alignas(kCacheLine) std::byte payloads[2][kPayloadBytes];
 };
 
-size_t Arena::block_bytes(int size) {
-  return sizeof(Shared) + static_cast<size_t>(size) * sizeof(Place);
+ArenaTuning ArenaTuning::for_ranks(int ranks, bool with_stage) {
+  constexpr size_t kKb = 1024;
+  ArenaTuning tuning;
+  tuning.one_phase_bytes = ranks <= 2   ? Arena::kPayloadBytes
+                           : ranks <= 8 ? 8 * kKb
+                                        : 1 * kKb;
+  if (with_stage) {
+    tuning.window_bytes = ranks <= 4    ? 256 * kKb
+                          : ranks <= 16 ? 128 * kKb
+                                        : 64 * kKb;
+  }
+  return tuning;
 }
 
-Arena::Arena(void* block, int rank, int size, WaitPolicy policy)
+size_t Arena::block_bytes(int size, ArenaTuning tuning) {
+  return sizeof(Shared) + static_cast<size_t>(size) *
+                              (sizeof(Place) + kStages * tuning.window_bytes);
+}
+
+Arena::Arena(void* block, int rank, int size, WaitPolicy policy,
+             ArenaTuning tuning)
     : shared_(static_cast<Shared*>(block)),
       rank_(rank),
       size_(size),
-      policy_(policy) {
+      policy_(policy),
+      tuning_(tuning) {
   LOCKSTEP_CHECK(size <= kMostRanks, UsageError,
                  "{} ranks on one host; there is room for {}", size,
                  kMostRanks);
+  LOCKSTEP_ASSERT(tuning.one_phase_bytes <= kPayloadBytes &&
+                  tuning.window_bytes % kCacheLine == 0);
 }
 
 Arena::Place& Arena::place(int rank) const {
   return reinterpret_cast<Place*>(shared_ + 1)[rank];
 }
 
-std::byte* Arena::payload() {
-  return place(rank_).payloads[(meetings_ + 1) % 2];
+std::byte* Arena::payload_at(int rank, uint64_t meeting, size_t bytes) const {
+  Place& of = place(rank);
+  return bytes <= kInlineBytes ? of.cards[meeting % 2].inline_payload
+                               : of.payloads[meeting % 2];
 }
-const std::byte* Arena::payload(int rank) const {
-  return place(rank).payloads[meetings_ % 2];
+std::byte* Arena::payload(size_t bytes) {
+  return payload_at(rank_, meetings_ + 1, bytes);
+}
+const std::byte* Arena::payload(int rank, size_t bytes) const {
+  return payload_at(rank, meetings_, bytes);
 }
 const ArenaRecord& Arena::record(int rank) const {
   return place(rank).records[meetings_ % 2];
 }
 
+std::byte* Arena::stage(int rank, Stage stage) const {
+  auto* const stages = reinterpret_cast<std::byte*>(&place(size_));
+  const size_t index =
+      static_cast<size_t>(rank) * kStages + static_cast<size_t>(stage);
+  return stages + index * tuning_.window_bytes;
+}
+
 void Arena::meet(const ArenaRecord& mine, Patience& patience) {
   ++meetings_;
+  const uint64_t digest = digest_of(mine.signature);
   place(rank_).records[meetings_ % 2] = mine;
+  place(rank_).cards[meetings_ % 2].digest = digest;
   arrive_and_wait(patience);
-  compare_records();
+  compare_digests(digest);
 }
 
 void Arena::part(Patience& patience) {
@@ -98,9 +116,8 @@ void Arena::part(Patience& patience) {
   }
 }
 
-void Arena::exchange(const ArenaRecord& mine, Patience& patience,
-                     const std::function<void()>& work) {
-  meet(mine, patience);
+void Arena::work_and_part(Patience& patience,
+                          const std::function<void()>& work) {
   try {
     work();
   } catch (...) {
@@ -116,24 +133,14 @@ void Arena::exchange(const ArenaRecord& mine, Patience& patience,
 void Arena::arrive_and_wait(Patience& patience) {
   const uint64_t round = ++round_;
   place(rank_).arrived.store(round, std::memory_order_release);
-  const uint64_t arrivals =
-      shared_->arrivals.fetch_add(1, std::memory_order_acq_rel) + 1;
-  if (arrivals == round * static_cast<uint64_t>(size_)) {
-    if (!shared_->gate.open(round)) throw_failure();
-    return;
-  }
-  while (true) {
-    switch (shared_->gate.wait(round, policy_, patience.wake_at())) {
-      case Gate::State::kOpen:
-        return;
-      case Gate::State::kBroken:
-        throw_failure();
-      case Gate::State::kClosed:
-        break;
-    }
+  Gate::State state = shared_->gate.arrive(round, size_);
+  while (state == Gate::State::kClosed) {
+    state = shared_->gate.wait(round, size_, policy_, patience.wake_at());
+    if (state != Gate::State::kClosed) break;
     if (patience.deadline().passed()) return give_up(round, patience);
     patience.still_waiting(missing(round));
   }
+  if (state == Gate::State::kBroken) throw_failure();
 }
 
 // Returns when the last rank came at the very last moment.
@@ -150,11 +157,11 @@ void Arena::give_up(uint64_t round, const Patience& patience) {
       fmt::join(late, ", "));
   // Nobody leaves a round that may still open: others would work on memory
   // that is no longer ours to give.
-  if (!shared_->gate.break_before(round)) {
-    if (shared_->gate.state(round) == Gate::State::kOpen) return;
+  if (!shared_->gate.break_before(round, size_)) {
+    if (shared_->gate.state(round, size_) == Gate::State::kOpen) return;
     throw_failure();
   }
-  shared_->write_failure(failure);
+  shared_->failure.write(failure);
   TimeoutError error(failure.text);
   ErrorContext context;
   context.peer = failure.peer;
@@ -166,12 +173,13 @@ void Arena::throw_failure() const {
   // Whoever broke the gate is writing why, unless it was stopped or killed
   // just there.
   const Deadline moment = Deadline::in(std::chrono::seconds(1));
-  while (shared_->failure_written.load(std::memory_order_acquire) == 0) {
+  std::optional<Failure> failure;
+  while (!(failure = shared_->failure.read())) {
     LOCKSTEP_CHECK(!moment.passed(), AbortedError,
                    "another rank ended the group and did not say why");
     sched_yield();
   }
-  std::rethrow_exception(error_of(shared_->read_failure(), rank_));
+  std::rethrow_exception(error_of(*failure, rank_));
 }
 
 std::vector<int> Arena::missing(uint64_t round) const {
@@ -184,10 +192,10 @@ std::vector<int> Arena::missing(uint64_t round) const {
   return ranks;
 }
 
-// Every rank compares all records, so all find the same difference.
-void Arena::compare_records() const {
-  for (int rank = 1; rank < size_; ++rank) {
-    if (record(rank).signature == record(0).signature) continue;
+// Every rank compares all, so all find the same difference.
+void Arena::compare_digests(uint64_t mine) const {
+  for (int rank = 0; rank < size_; ++rank) {
+    if (place(rank).cards[meetings_ % 2].digest == mine) continue;
     std::vector<Signature> signatures;
     for (int r = 0; r < size_; ++r) signatures.push_back(record(r).signature);
     throw_mismatch(signatures);
@@ -195,7 +203,7 @@ void Arena::compare_records() const {
 }
 
 void Arena::fail(const Failure& failure) noexcept {
-  if (shared_->gate.break_now()) shared_->write_failure(failure);
+  if (shared_->gate.break_now()) shared_->failure.write(failure);
 }
 
 void Arena::leave() noexcept {

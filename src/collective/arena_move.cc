@@ -2,59 +2,63 @@
 // The patterns that move bytes. Each byte is copied once, by the rank that
 // wants it where all of them take part, else by the rank that has it or wants
 // it, so that copies run side by side.
-#include <cstring>
+#include <algorithm>
 
 #include <fmt/format.h>
 
 #include "collective/arena_steps.h"
-#include "lockstep/collective/arena_patterns.h"
 
 namespace lockstep::detail {
-namespace {
 
-// In place, the two are the same memory.
-void copy_bytes(std::byte* to, const std::byte* from, size_t bytes) {
-  if (to != from && bytes > 0) std::memcpy(to, from, bytes);
-}
-
-std::byte* bytes_at(const Buffer& buffer, size_t offset) {
-  return static_cast<std::byte*>(buffer.data) + offset * size_of(buffer.dtype);
-}
-
-}  // namespace
-
-void broadcast(ArenaStep& step) {
+void broadcast(const ArenaStep& step) {
   const CollectiveOp& op = step.op;
+  const size_t bytes = op.out.bytes();
   const bool is_root = step.rank() == op.root;
-  auto* const target = static_cast<std::byte*>(op.out.data);
-  if (op.out.bytes() <= one_phase_limit(step.size())) {
-    if (is_root) copy_bytes(step.arena.payload(), target, op.out.bytes());
-    step.arena.meet(step.record(), step.patience);
-    if (!is_root)
-      copy_bytes(target, step.arena.payload(op.root), op.out.bytes());
+  std::byte* const target = bytes_at(op.out, 0);
+  if (step.is_small(bytes)) {
+    if (is_root) copy_bytes(step.arena.payload(bytes), target, bytes);
+    step.meet();
+    if (!is_root) copy_bytes(target, step.arena.payload(op.root, bytes), bytes);
     return;
   }
-  step.arena.exchange(step.record(), step.patience, [&] {
-    if (!is_root) copy_bytes(target, step.out_of(op.root), op.out.bytes());
+  step.meet();
+  if (!step.sees_out(op.root)) return broadcast_staged(step);
+  step.arena.work_and_part(step.patience, [&] {
+    if (!is_root) copy_bytes(target, step.out_of(op.root), bytes);
   });
 }
 
-void all_gather(ArenaStep& step) {
+void all_gather(const ArenaStep& step) {
   const CollectiveOp& op = step.op;
-  step.arena.exchange(step.record(), step.patience, [&] {
-    // Beginning with the next rank, so that not all read the same one at once.
+  // Beginning with the next rank, so that not all read the same one at once.
+  const auto collect = [&](const auto& part_from) {
     for (int i = 1; i <= step.size(); ++i) {
       const int peer = (step.rank() + i) % step.size();
       const Part part = part_of(op.out_counts, op.out.count, peer, step.size());
-      copy_bytes(bytes_at(op.out, part.offset), step.in_of(peer),
-                 part.count * size_of(op.out.dtype));
+      const size_t bytes = part.count * size_of(op.out.dtype);
+      copy_bytes(bytes_at(op.out, part.offset), part_from(peer, bytes), bytes);
     }
+  };
+  if (step.is_small(op.out.bytes())) {
+    copy_bytes(step.arena.payload(op.in.bytes()), bytes_at(op.in, 0),
+               op.in.bytes());
+    step.meet();
+    return collect([&](int peer, size_t bytes) {
+      return step.arena.payload(peer, bytes);
+    });
+  }
+  step.meet();
+  if (!step.sees_all_in()) return all_gather_staged(step);
+  step.arena.work_and_part(step.patience, [&] {
+    collect([&](int peer, size_t /*bytes*/) { return step.in_of(peer); });
   });
 }
 
-void gather(ArenaStep& step) {
+void gather(const ArenaStep& step) {
   const CollectiveOp& op = step.op;
-  step.arena.exchange(step.record(), step.patience, [&] {
+  step.meet();
+  if (!step.sees_out(op.root)) return gather_staged(step);
+  step.arena.work_and_part(step.patience, [&] {
     // `out` is the root's: elsewhere only the parts are known.
     const size_t total = op.in.count * static_cast<size_t>(step.size());
     const Part part = part_of(op.out_counts, total, step.rank(), step.size());
@@ -63,9 +67,11 @@ void gather(ArenaStep& step) {
   });
 }
 
-void scatter(ArenaStep& step) {
+void scatter(const ArenaStep& step) {
   const CollectiveOp& op = step.op;
-  step.arena.exchange(step.record(), step.patience, [&] {
+  step.meet();
+  if (!step.sees_in(op.root)) return scatter_staged(step);
+  step.arena.work_and_part(step.patience, [&] {
     const size_t total = op.out.count * static_cast<size_t>(step.size());
     const Part part = part_of(op.in_counts, total, step.rank(), step.size());
     copy_bytes(bytes_at(op.out, 0), step.in_of(op.root, part.offset),
@@ -84,7 +90,7 @@ class SplitLists {
       : step_(step), ranks_(static_cast<size_t>(step.size())) {}
 
   void show() const {
-    std::byte* to = step_.arena.payload();
+    std::byte* to = step_.arena.payload(bytes());
     for (const auto* list : {&step_.op.in_counts, &step_.op.out_counts}) {
       for (const size_t count : *list) {
         const uint64_t word = count;
@@ -118,13 +124,25 @@ class SplitLists {
     }
   }
 
+  size_t largest() const {
+    size_t most = 0;
+    for (int from = 0; from < step_.size(); ++from) {
+      for (int to = 0; to < step_.size(); ++to) {
+        most = std::max(most, given(from, to));
+      }
+    }
+    return most;
+  }
+
  private:
+  size_t bytes() const { return 2 * ranks_ * sizeof(uint64_t); }
+
   size_t word(int rank, int index) const {
     uint64_t value;
-    std::memcpy(
-        &value,
-        step_.arena.payload(rank) + static_cast<size_t>(index) * sizeof(value),
-        sizeof(value));
+    std::memcpy(&value,
+                step_.arena.payload(rank, bytes()) +
+                    static_cast<size_t>(index) * sizeof(value),
+                sizeof(value));
     return value;
   }
 
@@ -134,12 +152,18 @@ class SplitLists {
 
 }  // namespace
 
-void all_to_all(ArenaStep& step) {
+void all_to_all(const ArenaStep& step) {
   const CollectiveOp& op = step.op;
   const bool given = !op.in_counts.empty();
   const SplitLists lists(step);
   if (given) lists.show();
-  step.arena.exchange(step.record(), step.patience, [&] {
+  step.meet();
+  if (!step.sees_all_in()) {
+    if (given) lists.check();
+    const size_t equal = op.in.count / static_cast<size_t>(step.size());
+    return all_to_all_staged(step, given ? lists.largest() : equal);
+  }
+  step.arena.work_and_part(step.patience, [&] {
     if (given) lists.check();
     for (int i = 1; i <= step.size(); ++i) {
       const int peer = (step.rank() + i) % step.size();

@@ -5,13 +5,8 @@
 
 namespace lockstep {
 
-size_t one_phase_limit(int ranks) {
-  if (ranks <= 2) return Arena::kPayloadBytes;
-  return ranks <= 8 ? 8 * 1024 : 1024;
-}
-
 void run_on_arena(Arena& arena, const CollectiveOp& op, Patience& patience) {
-  detail::ArenaStep step{arena, op, patience};
+  const detail::ArenaStep step{arena, op, patience};
   switch (op.kind) {
     case OpKind::kAllReduce:
       return all_reduce(step);
@@ -31,7 +26,7 @@ void run_on_arena(Arena& arena, const CollectiveOp& op, Patience& patience) {
       return all_to_all(step);
     case OpKind::kBarrier:
     case OpKind::kAllocate:
-      return arena.meet(step.record(), patience);
+      return step.meet();
     case OpKind::kSend:
     case OpKind::kRecv:
     case OpKind::kLocalStep:

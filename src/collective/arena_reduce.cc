@@ -2,57 +2,38 @@
 // The patterns that combine. In all of them an element is combined by one call
 // of reduce(), from all ranks' inputs in the order of ranks: that is why the
 // bits do not depend on the pattern, the slice or the rank.
-#include <cstring>
-
 #include "collective/arena_steps.h"
-#include "lockstep/collective/arena_patterns.h"
-#include "lockstep/collective/reduce.h"
 
 namespace lockstep::detail {
 namespace {
 
-// Combines `count` elements of all ranks' inputs, each from input_of(rank) on.
-// The lists are the arena's, so that a small operation allocates nothing.
-template <class InputOf>
-void combine(ArenaStep& step, InputOf input_of,
-             const std::vector<void*>& outputs, size_t count) {
-  if (count == 0) return;
-  Arena::Lists& lists = step.arena.lists();
-  lists.inputs.clear();
-  lists.factors.clear();
-  for (int rank = 0; rank < step.size(); ++rank) {
-    lists.inputs.push_back(input_of(rank));
-    lists.factors.push_back(step.arena.record(rank).factor);
-  }
-  const Reduction reduction{step.op.reduce.kind(), step.op.in.dtype,
-                            lists.factors.data()};
-  lockstep::reduce(reduction, lists.inputs.data(), step.size(), outputs.data(),
-                   static_cast<int>(outputs.size()), count);
-}
-
-std::vector<void*>& one_output(ArenaStep& step, void* output) {
+std::vector<void*>& one_output(const ArenaStep& step, void* output) {
   return step.arena.lists().outputs = {output};
 }
 
-// Each rank shows a copy of its input and combines everything for itself.
+Part own_slice(const ArenaStep& step) {
+  return slice_of(step.op.in.count, step.op.in.dtype, step.rank(), step.size());
+}
+
+// Each rank shows a copy of its input; those who want the result combine
+// everything for themselves.
 // Bytes: S copied, N·S read, S written per rank; one synchronisation.
-void all_reduce_one_phase(ArenaStep& step) {
+void reduce_one_phase(const ArenaStep& step, bool wants_result) {
   const CollectiveOp& op = step.op;
-  if (op.in.count > 0) {
-    std::memcpy(step.arena.payload(), op.in.data, op.in.bytes());
-  }
-  step.arena.meet(step.record(), step.patience);
+  const size_t bytes = op.in.bytes();
+  copy_bytes(step.arena.payload(bytes), bytes_at(op.in, 0), bytes);
+  step.meet();
+  if (!wants_result) return;
   combine(
-      step, [&](int rank) { return step.arena.payload(rank); },
+      step, [&](int rank) { return step.arena.payload(rank, bytes); },
       one_output(step, op.out.data), op.in.count);
 }
 
 // Rank r alone reads slice r of all inputs and writes slice r of all outputs.
 // Bytes: S read and S written per rank; two synchronisations; no copy.
-void all_reduce_in_place(ArenaStep& step) {
-  step.arena.exchange(step.record(), step.patience, [&] {
-    const Part slice =
-        slice_of(step.op.in.count, step.op.in.dtype, step.rank(), step.size());
+void all_reduce_in_place(const ArenaStep& step) {
+  step.arena.work_and_part(step.patience, [&] {
+    const Part slice = own_slice(step);
     auto& outputs = step.arena.lists().outputs;
     outputs.clear();
     for (int rank = 0; rank < step.size(); ++rank) {
@@ -66,28 +47,39 @@ void all_reduce_in_place(ArenaStep& step) {
 
 }  // namespace
 
-void all_reduce(ArenaStep& step) {
-  if (step.op.in.bytes() <= one_phase_limit(step.size())) {
-    all_reduce_one_phase(step);
-  } else {
+void all_reduce(const ArenaStep& step) {
+  if (step.is_small(step.op.in.bytes())) return reduce_one_phase(step, true);
+  step.meet();
+  if (step.sees_all_in() && step.sees_all_out()) {
     all_reduce_in_place(step);
+  } else {
+    all_reduce_staged(step);
   }
 }
 
 // Every rank combines a slice, straight into the root's memory.
-void reduce_to_root(ArenaStep& step) {
-  step.arena.exchange(step.record(), step.patience, [&] {
-    const Part slice =
-        slice_of(step.op.in.count, step.op.in.dtype, step.rank(), step.size());
+void reduce_to_root(const ArenaStep& step) {
+  const int root = step.op.root;
+  if (step.is_small(step.op.in.bytes())) {
+    return reduce_one_phase(step, step.rank() == root);
+  }
+  step.meet();
+  if (!step.sees_all_in() || !step.sees_out(root)) {
+    return reduce_to_root_staged(step);
+  }
+  step.arena.work_and_part(step.patience, [&] {
+    const Part slice = own_slice(step);
     combine(
         step, [&](int rank) { return step.in_of(rank, slice.offset); },
-        one_output(step, step.out_of(step.op.root, slice.offset)), slice.count);
+        one_output(step, step.out_of(root, slice.offset)), slice.count);
   });
 }
 
 // Every rank combines its own part into its own memory.
-void reduce_scatter(ArenaStep& step) {
-  step.arena.exchange(step.record(), step.patience, [&] {
+void reduce_scatter(const ArenaStep& step) {
+  step.meet();
+  if (!step.sees_all_in()) return reduce_scatter_staged(step);
+  step.arena.work_and_part(step.patience, [&] {
     const Part part =
         part_of(step.op.in_counts, step.op.in.count, step.rank(), step.size());
     combine(

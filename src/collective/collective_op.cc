@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/collective/collective_op.h"
 
+#include <cstring>
+#include <type_traits>
+
 #include <algorithm>
 #include <tuple>
 #include <utility>
@@ -60,13 +63,31 @@ bool operator==(const Signature& a, const Signature& b) {
   return fields(a) == fields(b);
 }
 
+namespace {
+
+constexpr uint64_t kHashSeed = 0xcbf29ce484222325;
+
+uint64_t mix(uint64_t hash, uint64_t number) {
+  hash = (hash ^ number) * 0x9e3779b97f4a7c15;
+  return hash ^ (hash >> 29);
+}
+
+}  // namespace
+
+uint64_t digest_of(const Signature& signature) {
+  std::array<uint64_t, sizeof(Signature) / sizeof(uint64_t)> words;
+  static_assert(sizeof(words) == sizeof(signature) &&
+                std::has_unique_object_representations_v<Signature>);
+  std::memcpy(words.data(), &signature, sizeof(words));
+  uint64_t hash = kHashSeed;
+  for (const uint64_t word : words) hash = mix(hash, word);
+  return hash;
+}
+
 uint64_t agreement_of(const std::vector<size_t>& numbers) {
   if (numbers.empty()) return 0;
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const uint64_t number : numbers) {
-    hash = (hash ^ number) * 0x100000001b3;
-    hash ^= hash >> 29;
-  }
+  uint64_t hash = kHashSeed;
+  for (const uint64_t number : numbers) hash = mix(hash, number);
   return hash | 1;  // 0 means: no list
 }
 

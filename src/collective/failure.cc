@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/collective/failure.h"
 
+#include <algorithm>
+#include <cstring>
+
 #include <fmt/format.h>
 
 namespace lockstep {
@@ -52,6 +55,23 @@ std::exception_ptr error_of(const Failure& failure, int rank) {
   return with_peer(AbortedError(fmt::format("rank {} ended the group: {}",
                                             failure.by, failure.text)),
                    failure.by);
+}
+
+void FailureNote::write(const Failure& failure) noexcept {
+  uint32_t empty = kEmpty;
+  if (!state_.compare_exchange_strong(empty, kBusy)) return;
+  kind_ = failure.kind;
+  by_ = failure.by;
+  peer_ = failure.peer;
+  const size_t length = std::min(failure.text.size(), kMostText - 1);
+  std::memcpy(text_, failure.text.data(), length);
+  text_[length] = '\0';
+  state_.store(kWritten, std::memory_order_release);
+}
+
+std::optional<Failure> FailureNote::read() const {
+  if (state_.load(std::memory_order_acquire) != kWritten) return std::nullopt;
+  return Failure{kind_, by_, peer_, text_};
 }
 
 }  // namespace lockstep

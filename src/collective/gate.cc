@@ -1,40 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/collective/gate.h"
 
-#include <linux/futex.h>
 #include <sched.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <climits>
-#include <ctime>
+
+#include "lockstep/base/futex.h"
 
 namespace lockstep {
 namespace {
 
-constexpr uint32_t kBroken = 1;
+constexpr uint64_t kBroken = 1;
+constexpr uint64_t kArrival = 2;
 
-uint32_t word_of(uint64_t round) { return static_cast<uint32_t>(round << 1); }
-
-// Not the private kind: the word may lie in memory shared between processes.
-// Returns on a wake, on the time, or for no reason at all.
-void futex_wait(const std::atomic<uint32_t>& word, uint32_t expected,
-                Deadline until) {
-  const auto left =
-      std::max<int64_t>(0, std::chrono::nanoseconds(until.remaining()).count());
-  timespec time{};
-  time.tv_sec = left / 1'000'000'000;
-  time.tv_nsec = left % 1'000'000'000;
-  syscall(SYS_futex, &word, FUTEX_WAIT, expected, &time, nullptr, 0);
+// What the word is, at least, once `round` is open.
+uint64_t opened(uint64_t round, int size) {
+  return round * static_cast<uint64_t>(size) * kArrival;
 }
 
-void pause_core() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
+// The half of the word that every arrival changes: futexes have 32 bits.
+const void* low_half(const std::atomic<uint64_t>& word) {
+  static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
+  return &word;
 }
 
 int usable_cores() {
@@ -46,29 +33,40 @@ int usable_cores() {
 
 }  // namespace
 
-WaitPolicy WaitPolicy::for_ranks(int ranks_on_host) {
-  if (ranks_on_host <= usable_cores()) return {2000, 20};
+WaitPolicy WaitPolicy::for_ranks(int ranks, int cores) {
+  if (ranks <= cores) return {2000, 20};
   return {0, 5};
 }
 
-Gate::State Gate::state(uint64_t round) const {
-  const uint32_t word = word_.load(std::memory_order_acquire);
-  if ((word & ~kBroken) == word_of(round)) return State::kOpen;
+WaitPolicy WaitPolicy::for_ranks(int ranks) {
+  return for_ranks(ranks, usable_cores());
+}
+
+// The first guess is that nobody else has come yet. A wrong guess costs little:
+// it fetched the line that the next one needs.
+Gate::State Gate::arrive(uint64_t round, int size) {
+  uint64_t word = opened(round - 1, size);
+  while (!word_.compare_exchange_weak(word, word + kArrival)) {
+    if ((word & kBroken) != 0) return State::kBroken;
+  }
+  if (word + kArrival < opened(round, size)) return State::kClosed;
+  wake_all();
+  return State::kOpen;
+}
+
+Gate::State Gate::state(uint64_t round, int size) const {
+  const uint64_t word = word_.load(std::memory_order_acquire);
+  if (word >= opened(round, size)) return State::kOpen;
   return (word & kBroken) != 0 ? State::kBroken : State::kClosed;
 }
 
-bool Gate::open(uint64_t round) {
-  uint32_t before = word_of(round - 1);
-  if (!word_.compare_exchange_strong(before, word_of(round))) return false;
+bool Gate::break_before(uint64_t round, int size) {
+  uint64_t word = word_.load();
+  do {
+    if ((word & kBroken) != 0 || word >= opened(round, size)) return false;
+  } while (!word_.compare_exchange_weak(word, word | kBroken));
   wake_all();
   return true;
-}
-
-bool Gate::break_before(uint64_t round) {
-  uint32_t before = word_of(round - 1);
-  const bool broke = word_.compare_exchange_strong(before, before | kBroken);
-  if (broke) wake_all();
-  return broke;
 }
 
 bool Gate::break_now() {
@@ -81,23 +79,24 @@ bool Gate::break_now() {
 // changes the word looks at the count afterwards. One of the two sees the
 // other, so no wake is lost and none is paid for when nobody sleeps.
 void Gate::wake_all() {
-  if (sleepers_.load() == 0) return;
-  syscall(SYS_futex, &word_, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  if (sleepers_.load() != 0) futex_wake_all(low_half(word_));
 }
 
-Gate::State Gate::wait(uint64_t round, WaitPolicy policy, Deadline until) {
+Gate::State Gate::wait(uint64_t round, int size, WaitPolicy policy,
+                       Deadline until) {
   for (int i = 0; i < policy.spins + policy.yields; ++i) {
-    const State now = state(round);
+    const State now = state(round, size);
     if (now != State::kClosed) return now;
     i < policy.spins ? pause_core() : static_cast<void>(sched_yield());
   }
   while (true) {
     sleepers_.fetch_add(1);
-    const uint32_t word = word_.load(std::memory_order_acquire);
-    State now = state(round);
-    if (now == State::kClosed) futex_wait(word_, word, until);
+    const auto word = static_cast<uint32_t>(word_.load());
+    if (state(round, size) == State::kClosed) {
+      futex_wait(low_half(word_), word, until);
+    }
     sleepers_.fetch_sub(1);
-    now = state(round);
+    const State now = state(round, size);
     if (now != State::kClosed || until.passed()) return now;
   }
 }

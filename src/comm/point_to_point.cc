@@ -143,7 +143,7 @@ std::shared_ptr<Work> PointToPoint::start(std::unique_ptr<Transfer> transfer,
 }
 
 void PointToPoint::watch(Pending& pending) {
-  uint64_t heard = bell_->rings();
+  uint32_t heard = bell_->rings();
   while (!pending.look()) {
     pending.patience.still_waiting({});
     heard = bell_->wait(heard, pending.patience.wake_at());
@@ -163,7 +163,7 @@ void PointToPoint::serve() {
   trace::set_thread_rank(rank_);
   PendingList active;
   while (true) {
-    const uint64_t heard = bell_->rings();
+    const uint32_t heard = bell_->rings();
     bool closing = false;
     {
       const std::lock_guard lock(mutex_);

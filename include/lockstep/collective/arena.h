@@ -16,8 +16,12 @@ namespace lockstep {
 
 // Where a piece of memory lies, in words that mean the same to every rank.
 struct MemoryRef {
-  uint64_t region = 0;
+  static constexpr uint64_t kPrivate = 0;  // only its own rank sees it
+
+  uint64_t region = kPrivate;
   uint64_t offset = 0;
+
+  bool is_private() const { return region == kPrivate; }
 };
 
 // What one rank shows the others when they meet for an operation.
@@ -28,11 +32,25 @@ struct ArenaRecord {
   MemoryRef out;
 };
 
+// Sizes at which the patterns change; the same on all ranks.
+struct ArenaTuning {
+  // Up to this many bytes an operation goes through the payloads: one
+  // synchronisation and a copy, instead of two and none.
+  size_t one_phase_bytes = 0;
+  // Memory that others do not see goes through the stage in windows of this
+  // many bytes. 0: there is no stage, because all see all.
+  size_t window_bytes = 0;
+
+  // A table: with more ranks the copies that everybody reads cost more than a
+  // second synchronisation, and the stages of all should fit the caches.
+  static ArenaTuning for_ranks(int ranks, bool with_stage);
+};
+
 // An Arena is where ranks that can see each other's memory meet: threads of
 // one process, or processes that map the same pages. It is a block of shared
 // words; the exchange patterns (arena_patterns.h) are written over it, once.
 //
-// An operation has two synchronisations at most:
+// An operation has two synchronisations:
 //
 //   arena.meet(record, patience);   // all are here, and mean the same
 //   ... read what the others showed, write where they said ...
@@ -40,7 +58,8 @@ struct ArenaRecord {
 //
 // A small operation copies its input into payload() before it meets. Nobody
 // reads anything but records and payloads then, which are kept twice, by
-// turns, so it need not part.
+// turns, so it need not part. An operation on private memory meets and then
+// moves its data through the stages, window by window, with a part() between.
 //
 // Threads:   one Arena object per rank; one thread at a time calls meet and
 //            part, any thread may call fail() and leave().
@@ -53,32 +72,40 @@ class Arena {
  public:
   // One-phase operations put up to this many bytes into payload().
   static constexpr size_t kPayloadBytes = 16 * 1024;
+  // Up to this many travel in the cache line that is looked at anyway.
+  static constexpr size_t kInlineBytes = 56;
   // Two counts per rank, for all_to_all, must fit into a payload.
   static constexpr int kMostRanks = kPayloadBytes / (2 * sizeof(uint64_t));
 
   // How large the block must be. Zeroed bytes are a new arena.
-  static size_t block_bytes(int size);
+  static size_t block_bytes(int size, ArenaTuning tuning);
 
-  Arena(void* block, int rank, int size, WaitPolicy policy);
+  Arena(void* block, int rank, int size, WaitPolicy policy, ArenaTuning tuning);
   virtual ~Arena() = default;
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
   int rank() const { return rank_; }
   int size() const { return size_; }
+  const ArenaTuning& tuning() const { return tuning_; }
 
   void meet(const ArenaRecord& mine, Patience& patience);
   void part(Patience& patience);
 
-  // meet, then `work`, then part; an error of `work` fails the arena.
-  void exchange(const ArenaRecord& mine, Patience& patience,
-                const std::function<void()>& work);
+  // After meet: `work` on the memory of all, then part. An error of `work`
+  // fails the arena.
+  void work_and_part(Patience& patience, const std::function<void()>& work);
 
-  // This rank's payload for the coming meeting.
-  std::byte* payload();
+  // This rank's payload of `bytes` for the coming meeting.
+  std::byte* payload(size_t bytes);
   // What `rank` showed at the last meeting.
   const ArenaRecord& record(int rank) const;
-  const std::byte* payload(int rank) const;
+  const std::byte* payload(int rank, size_t bytes) const;
+
+  // The stages of a rank: `tuning().window_bytes` each. It alone writes them.
+  enum class Stage { kInput0, kInput1, kResult0, kResult1 };
+  static constexpr size_t kStages = 4;
+  std::byte* stage(int rank, Stage stage) const;
 
   // Lists for the patterns, kept from one operation to the next.
   struct Lists {
@@ -96,7 +123,7 @@ class Arena {
 
   // Memory of this rank, as others will find it, and memory of another rank,
   // as found in its record.
-  virtual MemoryRef ref_of(const void* data) const = 0;
+  virtual MemoryRef ref_of(const Buffer& buffer) const = 0;
   virtual std::byte* at(int rank, MemoryRef ref) const = 0;
 
  protected:
@@ -107,18 +134,21 @@ class Arena {
 
  private:
   struct Shared;
+  struct Card;
   struct Place;
   Place& place(int rank) const;
   void arrive_and_wait(Patience& patience);
   void give_up(uint64_t round, const Patience& patience);
+  std::byte* payload_at(int rank, uint64_t meeting, size_t bytes) const;
   [[noreturn]] void throw_failure() const;
   std::vector<int> missing(uint64_t round) const;
-  void compare_records() const;
+  void compare_digests(uint64_t mine) const;
 
   Shared* const shared_;
   const int rank_;
   const int size_;
   const WaitPolicy policy_;
+  const ArenaTuning tuning_;
   uint64_t round_ = 0;     // of the gate
   uint64_t meetings_ = 0;  // its parity chooses the record
   Lists lists_;

@@ -12,9 +12,4 @@ namespace lockstep {
 //         each other in all_to_all differ from those expected.
 void run_on_arena(Arena& arena, const CollectiveOp& op, Patience& patience);
 
-// Up to how many bytes an operation goes through the payloads: one
-// synchronisation and a copy, instead of two and none. With more ranks the
-// copies that everybody reads cost more than the second synchronisation.
-size_t one_phase_limit(int ranks);
-
 }  // namespace lockstep

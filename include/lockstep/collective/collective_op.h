@@ -53,6 +53,10 @@ inline bool operator!=(const Signature& a, const Signature& b) {
   return !(a == b);
 }
 
+// All of it in one word: equal signatures have equal digests, and differing
+// ones do not meet by chance.
+uint64_t digest_of(const Signature& signature);
+
 // A hash of a list of numbers that ranks must agree on; 0 for no list.
 uint64_t agreement_of(const std::vector<size_t>& numbers);
 

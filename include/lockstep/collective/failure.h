@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <exception>
+#include <optional>
 #include <string>
 
 #include "lockstep/base/error.h"
@@ -23,5 +27,24 @@ Failure failure_of(const std::exception_ptr& error, int by);
 // lost peer and a mismatch are the same news for everybody, so the type stays;
 // the rank that the news is about, and everybody else, get AbortedError.
 std::exception_ptr error_of(const Failure& failure, int rank);
+
+// A failure in memory that ranks share: plain bytes, zeroed when there is none.
+// A long text is cut.
+class FailureNote {
+ public:
+  // Writes it, unless there is one, or one is being written.
+  void write(const Failure& failure) noexcept;
+  std::optional<Failure> read() const;
+
+ private:
+  enum : uint32_t { kEmpty, kBusy, kWritten };
+  static constexpr size_t kMostText = 1024;
+
+  std::atomic<uint32_t> state_;
+  ErrorKind kind_;
+  int32_t by_;
+  int32_t peer_;
+  char text_[kMostText];
+};
 
 }  // namespace lockstep

@@ -16,41 +16,46 @@ struct WaitPolicy {
 
   // Watching is worth it only when every rank has a core of its own; a lane
   // that spins next to its own rank's computation takes half of it away.
-  static WaitPolicy for_ranks(int ranks_on_host);
+  // docs/collectives.md has the measurements.
+  static WaitPolicy for_ranks(int ranks, int cores);
+  // The same for ranks that share the cores of the calling thread.
+  static WaitPolicy for_ranks(int ranks);
 };
 
-// A Gate opens once per round, for all ranks at the same time, and can be
-// broken: then it never opens again. One word holds both, so that a round is
-// either completed for everybody or for nobody.
+// A Gate opens once per round, when all ranks have come to it, and can be
+// broken: then it never opens again. One word counts the arrivals and says
+// whether it is broken, so that a round is either completed for everybody or
+// for nobody.
 //
 // It is plain memory without pointers: zeroed bytes are a gate at round 0, in
-// one process or in memory that several processes map.
+// one process or in memory that several processes map. Rounds begin at 1.
 //
-// Memory: what a rank did before opening the gate, or before breaking it, is
-// seen by every rank that finds it open, or broken.
+// Memory: what a rank did before it arrived, or before it broke the gate, is
+// seen by every rank that finds the round open, or the gate broken.
 class Gate {
  public:
   enum class State { kClosed, kOpen, kBroken };
 
-  // Whether `round` has been opened. A broken gate keeps what was opened.
-  State state(uint64_t round) const;
+  // One more rank has come to `round`. Whoever comes last opens it, and hears
+  // so. A broken gate counts nobody any more.
+  State arrive(uint64_t round, int size);
 
-  // Opens `round`, the one after the last; false when it is broken.
-  bool open(uint64_t round);
+  // Whether `round` has been opened. A broken gate keeps what was opened.
+  State state(uint64_t round, int size) const;
 
   // Breaks it; false when it was broken before, or `round` opened meanwhile. So
   // of all who break it one is the first, and knows.
-  bool break_before(uint64_t round);
+  bool break_before(uint64_t round, int size);
   // Breaks it whatever the round; false when it was broken before.
   bool break_now();
 
   // Waits until `round` is open or the gate broken, or `until` has passed.
-  State wait(uint64_t round, WaitPolicy policy, Deadline until);
+  State wait(uint64_t round, int size, WaitPolicy policy, Deadline until);
 
  private:
   void wake_all();
 
-  std::atomic<uint32_t> word_;      // round << 1 | broken; the round wraps
+  std::atomic<uint64_t> word_;      // arrivals << 1 | broken
   std::atomic<uint32_t> sleepers_;  // how many may be asleep
 };
 

@@ -22,8 +22,8 @@ class LocalArena : public Arena {
  public:
   using Arena::Arena;
 
-  MemoryRef ref_of(const void* data) const override {
-    return {0, reinterpret_cast<uintptr_t>(data)};
+  MemoryRef ref_of(const Buffer& buffer) const override {
+    return {1, reinterpret_cast<uintptr_t>(buffer.data)};
   }
   std::byte* at(int /*rank*/, MemoryRef ref) const override {
     return reinterpret_cast<std::byte*>(ref.offset);
@@ -47,7 +47,8 @@ class LocalBackend : public Backend {
   LocalBackend(std::shared_ptr<LocalRoom> room, const GroupPlace& place)
       : room_(std::move(room)),
         arena_(room_->arena_block(), place.rank, place.size,
-               WaitPolicy::for_ranks(place.size)) {}
+               WaitPolicy::for_ranks(place.size),
+               LocalRoom::tuning(place.size)) {}
 
   ~LocalBackend() override {
     arena_.leave();

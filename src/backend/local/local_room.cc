@@ -15,8 +15,9 @@ namespace {
 constexpr std::align_val_t kCacheLine{64};
 
 void* new_block(int size) {
-  void* const block = ::operator new(Arena::block_bytes(size), kCacheLine);
-  std::memset(block, 0, Arena::block_bytes(size));
+  const size_t bytes = Arena::block_bytes(size, LocalRoom::tuning(size));
+  void* const block = ::operator new(bytes, kCacheLine);
+  std::memset(block, 0, bytes);
   return block;
 }
 

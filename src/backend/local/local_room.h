@@ -9,6 +9,7 @@
 
 #include "backend/local/mailroom.h"
 #include "lockstep/base/thread.h"
+#include "lockstep/collective/arena.h"
 #include "lockstep/comm/backend.h"
 
 namespace lockstep::detail {
@@ -21,6 +22,10 @@ class LocalRoom {
   LocalRoom(const LocalRoom&) = delete;
   LocalRoom& operator=(const LocalRoom&) = delete;
 
+  // Every thread sees all memory: there is no stage.
+  static ArenaTuning tuning(int size) {
+    return ArenaTuning::for_ranks(size, false);
+  }
   void* arena_block() const { return block_; }
   Mailroom& mail() { return mail_; }
 

@@ -25,8 +25,8 @@ using testing::run_threads;
 class ThreadArena : public Arena {
  public:
   using Arena::Arena;
-  MemoryRef ref_of(const void* data) const override {
-    return {0, reinterpret_cast<uintptr_t>(data)};
+  MemoryRef ref_of(const Buffer& buffer) const override {
+    return {1, reinterpret_cast<uintptr_t>(buffer.data)};
   }
   std::byte* at(int /*rank*/, MemoryRef ref) const override {
     return reinterpret_cast<std::byte*>(ref.offset);
@@ -38,8 +38,8 @@ class Ranks {
  public:
   explicit Ranks(int size) : block_(new_block(size)) {
     for (int rank = 0; rank < size; ++rank) {
-      arenas_.push_back(std::make_unique<ThreadArena>(block_.get(), rank, size,
-                                                      WaitPolicy{}));
+      arenas_.push_back(std::make_unique<ThreadArena>(
+          block_.get(), rank, size, WaitPolicy{}, tuning_of(size)));
     }
   }
   ThreadArena& operator[](int rank) {
@@ -52,8 +52,11 @@ class Ranks {
       ::operator delete (block, std::align_val_t{64});
     }
   };
+  static ArenaTuning tuning_of(int size) {
+    return ArenaTuning::for_ranks(size, false);
+  }
   static void* new_block(int size) {
-    const size_t bytes = Arena::block_bytes(size);
+    const size_t bytes = Arena::block_bytes(size, tuning_of(size));
     void* const block = ::operator new (bytes, std::align_val_t{64});
     std::memset(block, 0, bytes);
     return block;
@@ -77,14 +80,14 @@ TEST(Arena, ShowsEachRankWhatTheOthersBrought) {
       ArenaRecord record = record_of(round);
       record.factor =
           static_cast<double>(rank * 1000) + static_cast<double>(round);
-      std::memcpy(arena.payload(), &rank, sizeof rank);
+      std::memcpy(arena.payload(sizeof rank), &rank, sizeof rank);
       Patience patience(60s);
       arena.meet(record, patience);
       for (int peer = 0; peer < 3; ++peer) {
         EXPECT_EQ(arena.record(peer).factor, static_cast<double>(peer * 1000) +
                                                  static_cast<double>(round));
         int shown = -1;
-        std::memcpy(&shown, arena.payload(peer), sizeof shown);
+        std::memcpy(&shown, arena.payload(peer, sizeof shown), sizeof shown);
         EXPECT_EQ(shown, peer);
       }
     }
@@ -97,8 +100,8 @@ TEST(Arena, PartingWaitsForTheWorkOfAll) {
   run_threads(3, [&](int rank) {
     for (int round = 1; round <= 200; ++round) {
       Patience patience(60s);
-      ranks[rank].exchange(record_of(static_cast<uint64_t>(round)), patience,
-                           [&] { ++worked; });
+      ranks[rank].meet(record_of(static_cast<uint64_t>(round)), patience);
+      ranks[rank].work_and_part(patience, [&] { ++worked; });
       EXPECT_GE(worked, 3 * round);
     }
   });
@@ -200,7 +203,8 @@ TEST(Arena, AnErrorOfTheWorkFailsAllAfterTheirWork) {
         --working;
       };
       try {
-        ranks[rank].exchange(record_of(0), patience, work);
+        ranks[rank].meet(record_of(0), patience);
+        ranks[rank].work_and_part(patience, work);
         ADD_FAILURE() << "no error on rank " << rank;
       } catch (const Error& error) {
         EXPECT_EQ(working, 0);
@@ -244,17 +248,21 @@ TEST(Arena, ATimeoutIsForAllOrForNobody) {
 }
 
 TEST(ArenaPatterns, SmallOperationsMeetOnce) {
-  EXPECT_EQ(one_phase_limit(2), Arena::kPayloadBytes);
+  const auto limit = [](int ranks) {
+    return ArenaTuning::for_ranks(ranks, false).one_phase_bytes;
+  };
+  EXPECT_EQ(limit(2), Arena::kPayloadBytes);
   for (int ranks = 1; ranks <= 128; ranks *= 2) {
-    EXPECT_LE(one_phase_limit(ranks), Arena::kPayloadBytes);
-    EXPECT_GE(one_phase_limit(ranks), one_phase_limit(2 * ranks));
+    EXPECT_LE(limit(ranks), Arena::kPayloadBytes);
+    EXPECT_GE(limit(ranks), limit(2 * ranks));
   }
 }
 
 // Both sides of the limit take different ways to the same bits.
 TEST(ArenaPatterns, BothWaysGiveTheSameBits) {
   constexpr int kRanks = 3;
-  const size_t limit = one_phase_limit(kRanks) / sizeof(float);
+  const size_t limit =
+      ArenaTuning::for_ranks(kRanks, false).one_phase_bytes / sizeof(float);
   Ranks ranks(kRanks);
   run_threads(kRanks, [&](int rank) {
     std::vector<float> in(limit + 1);

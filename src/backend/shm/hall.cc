@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/shm/hall.h"
+
+#include <unistd.h>
+
+#include <optional>
+#include <random>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "backend/shm/host.h"
+#include "lockstep/base/bytes.h"
+#include "lockstep/store/prefix_store.h"
+#include "lockstep/store/rendezvous.h"
+
+namespace lockstep::detail {
+namespace {
+
+constexpr const char* kOfferKey = "shm/hall";
+constexpr const char* kRefusedKey = "shm/refused";
+
+uint64_t random_word() {
+  std::random_device device;
+  return uint64_t{device()} << 32 | device();
+}
+
+// A failure as the other ranks read it in the store.
+ByteVector encode(const Failure& failure) {
+  ByteWriter writer;
+  writer.u8(static_cast<uint8_t>(failure.kind));
+  writer.u32(static_cast<uint32_t>(failure.by)).counted(failure.text);
+  return writer.take();
+}
+
+[[noreturn]] void throw_refusal(ConstBytes bytes) {
+  ByteReader reader(bytes);
+  const auto kind = static_cast<ErrorKind>(reader.u8());
+  const auto by = static_cast<int>(reader.u32());
+  const std::string text =
+      fmt::format("rank {}: {}", by, to_string(reader.counted()));
+  if (kind == ErrorKind::kUsage) throw UsageError(text);
+  throw AbortedError(text);
+}
+
+}  // namespace
+
+struct Hall::Header {
+  uint64_t cookie;  // tells it from whatever else a descriptor may mean
+  alignas(64) FailureNote mail_failure;
+};
+
+// What rank 0 writes into the store.
+struct Hall::Offer {
+  std::string host = host_identity();
+  std::string name = host_name();
+  pid_t pid = ::getpid();
+  int fd = -1;
+  uint64_t cookie = random_word();
+  ArenaTuning tuning;
+
+  ByteVector encode() const {
+    ByteWriter writer;
+    writer.counted(host).counted(name);
+    writer.u32(static_cast<uint32_t>(pid)).u32(static_cast<uint32_t>(fd));
+    writer.u64(cookie).u64(tuning.one_phase_bytes).u64(tuning.window_bytes);
+    return writer.take();
+  }
+  static Offer decode(ConstBytes bytes) {
+    ByteReader reader(bytes);
+    Offer offer;
+    offer.host = to_string(reader.counted());
+    offer.name = to_string(reader.counted());
+    offer.pid = static_cast<pid_t>(reader.u32());
+    offer.fd = static_cast<int>(reader.u32());
+    offer.cookie = reader.u64();
+    offer.tuning.one_phase_bytes = reader.u64();
+    offer.tuning.window_bytes = reader.u64();
+    LOCKSTEP_CHECK(reader.finished(), UsageError,
+                   "what rank 0 wrote into the store makes no sense; do all "
+                   "ranks use the same version of lockstep?");
+    return offer;
+  }
+};
+
+// Header, an entry per rank, a byte per pair of ranks; then, on a page of its
+// own, the arena.
+size_t Hall::arena_offset(int size) {
+  const auto ranks = static_cast<size_t>(size);
+  return whole_pages(sizeof(Header) + ranks * sizeof(HallEntry) +
+                     ranks * ranks);
+}
+
+size_t Hall::bytes() const {
+  return whole_pages(arena_offset(size_) + Arena::block_bytes(size_, tuning_));
+}
+
+// A rank that cannot come in says why in the store, and meets the others all
+// the same: so everybody learns it at once.
+Hall::Hall(const GroupPlace& place, ArenaTuning tuning, int inbox_fd)
+    : size_(place.size), tuning_(tuning) {
+  LOCKSTEP_CHECK(place.store, UsageError,
+                 "backend 'shm' needs a store in which its ranks meet");
+  Store& store = *place.store;
+  const Deadline deadline = Deadline::in(place.timeout);
+  std::optional<MemoryFile> file;  // open until all have found it
+  std::exception_ptr own_error;
+  try {
+    if (place.rank == 0) {
+      check_room(bytes(), "for the shared pages of a group");
+      file.emplace(MemoryFile::reserved(bytes()));
+      store.set(kOfferKey, make(*file).encode());
+    } else {
+      open(Offer::decode(store.get(kOfferKey, deadline)));
+    }
+    HallEntry& mine = entry(place.rank);
+    mine.pid = ::getpid();
+    mine.inbox_fd = inbox_fd;
+    CPU_ZERO(&mine.cores);
+    ::sched_getaffinity(0, sizeof(mine.cores), &mine.cores);
+  } catch (const Error&) {
+    own_error = std::current_exception();
+    store.compare_set(kRefusedKey, std::nullopt,
+                      encode(failure_of(own_error, place.rank)));
+    if (place.rank == 0) store.set(kOfferKey, {});
+  }
+  PrefixStore meeting("shm/", place.store);
+  meet(meeting, place.rank, size_, deadline);
+  if (own_error) std::rethrow_exception(own_error);
+  if (store.check({kRefusedKey})) {
+    throw_refusal(store.get(kRefusedKey, deadline));
+  }
+}
+
+Hall::Offer Hall::make(MemoryFile& file) {
+  mapping_ = file.map(0, bytes(), MemoryFile::Populate::kNow);
+  Offer offer;
+  offer.fd = file.fd();
+  offer.tuning = tuning_;
+  reinterpret_cast<Header*>(mapping_.data())->cookie = offer.cookie;
+  return offer;
+}
+
+void Hall::open(const Offer& offer) {
+  LOCKSTEP_CHECK(
+      offer.host == host_identity(), UsageError,
+      "backend 'shm' joins the ranks of one host, but this one runs on '{}' "
+      "and "
+      "rank 0 on '{}' (or in other containers); choose another backend",
+      host_name(), offer.name);
+  tuning_ = offer.tuning;
+  const MemoryFile file = MemoryFile::of_process(offer.pid, offer.fd);
+  mapping_ = file.map(0, bytes(), MemoryFile::Populate::kNow);
+  LOCKSTEP_CHECK(
+      reinterpret_cast<const Header*>(mapping_.data())->cookie == offer.cookie,
+      PeerError, "process {} is not rank 0 any more", offer.pid);
+}
+
+HallEntry& Hall::entry(int rank) const {
+  return reinterpret_cast<HallEntry*>(mapping_.data() + sizeof(Header))[rank];
+}
+
+FailureNote& Hall::mail_failure() const {
+  return reinterpret_cast<Header*>(mapping_.data())->mail_failure;
+}
+
+std::atomic<uint8_t>& Hall::ring_open(int from, int to) const {
+  auto* const flags = reinterpret_cast<std::atomic<uint8_t>*>(&entry(size_));
+  return flags[static_cast<size_t>(from) * static_cast<size_t>(size_) +
+               static_cast<size_t>(to)];
+}
+
+void* Hall::arena_block() const {
+  return mapping_.data() + arena_offset(size_);
+}
+
+}  // namespace lockstep::detail
