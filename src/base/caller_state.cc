@@ -27,7 +27,7 @@ NoWaitScope::NoWaitScope() : before_(may_not_wait) { may_not_wait = true; }
 NoWaitScope::~NoWaitScope() { may_not_wait = before_; }
 bool NoWaitScope::is_active() { return may_not_wait; }
 
-void NoWaitScope::check(const std::string& what) {
+void NoWaitScope::check(std::string_view what) {
   LOCKSTEP_CHECK(!may_not_wait, UsageError,
                  "{}: waiting on a lane thread, where continuations and posted "
                  "steps run, could last for ever; continue with then() instead",

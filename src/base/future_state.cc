@@ -43,10 +43,12 @@ bool FutureState::wait(Deadline deadline) const {
 }
 
 void FutureState::wait_or_throw(Deadline deadline) const {
-  const auto left = deadline.remaining();
-  if (!wait(deadline)) {
-    throw TimeoutError(fmt::format(
-        "no result after waiting {}; it may still come", to_text(left)));
+  if (phase_ != Phase::kReleased) {
+    const auto left = deadline.remaining();
+    if (!wait(deadline)) {
+      throw TimeoutError(fmt::format(
+          "no result after waiting {}; it may still come", to_text(left)));
+    }
   }
   if (auto failure = error()) std::rethrow_exception(failure);
 }

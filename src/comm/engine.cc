@@ -62,8 +62,71 @@ class BackendCalls final : public LaneCalls {
 
 }  // namespace
 
-// One collective in the lane.
-class Engine::OpTask : public Lane::Task, private Patience::Listener {
+// One collective, as it runs in the lane.
+class Engine::Running final : private Patience::Listener {
+ public:
+  Running(Engine& engine, const CollectiveOp& op, const CallOptions& options,
+          const Action& action)
+      : engine_(engine),
+        op_(op),
+        options_(options),
+        action_(action),
+        patience_(options.timeout.value_or(engine.options_.timeout),
+                  engine.options_.notice_after, this) {}
+
+  // Returns the error; null when it succeeded.
+  std::exception_ptr run(uint64_t flow = 0) {
+    trace::Span span(to_text(op_.kind), "comm");
+    if (flow != 0) trace::flow_in(to_text(op_.kind), flow);
+    span.arg("sequence", sequence());
+    span.arg("bytes",
+             static_cast<int64_t>(std::max(op_.in.bytes(), op_.out.bytes())));
+    const auto where = [&] {
+      return engine_.context(to_text(op_.kind), sequence());
+    };
+    std::exception_ptr error = error_from(where, [&] { run_backend(); });
+    if (error) {
+      engine_.fail(error);
+    } else if (options_.finish) {
+      error = error_from(where, options_.finish);
+    }
+    return error;
+  }
+
+  int64_t sequence() const {
+    return static_cast<int64_t>(op_.signature.sequence);
+  }
+  Deadline::Duration duration() const { return patience_.waited(); }
+
+ private:
+  void run_backend() {
+    engine_.check_healthy();
+    if (action_) {
+      action_(op_, patience_);
+    } else {
+      engine_.backend_->run(op_, patience_);
+    }
+  }
+
+  void on_late(const std::vector<int>& missing,
+               const Patience& patience) override {
+    log_warn(fmt::format(
+        "rank {}: {} on group '{}' has been waiting {} for rank{} {}; it "
+        "gives up in {}",
+        engine_.place_.rank, describe(op_.signature), engine_.options_.name,
+        to_text(patience.waited()), missing.size() == 1 ? "" : "s",
+        fmt::join(missing, ", "), to_text(patience.deadline().remaining())));
+  }
+
+  Engine& engine_;
+  const CollectiveOp& op_;
+  const CallOptions& options_;
+  const Action& action_;
+  Patience patience_;
+};
+
+// One collective that waits for its turn.
+class Engine::OpTask : public Lane::Task {
  public:
   OpTask(Engine& engine, CollectiveOp op, CallOptions options, Action action)
       : work(std::make_shared<Work>(
@@ -78,51 +141,15 @@ class Engine::OpTask : public Lane::Task, private Patience::Listener {
   }
 
   void run() noexcept override {
-    trace::Span span(to_text(op_.kind), "comm");
-    if (flow_ != 0) trace::flow_in(to_text(op_.kind), flow_);
-    span.arg("sequence", work->sequence_number());
-    span.arg("bytes",
-             static_cast<int64_t>(std::max(op_.in.bytes(), op_.out.bytes())));
-    Patience patience(options_.timeout.value_or(engine_.options_.timeout),
-                      engine_.options_.notice_after, this);
-    const auto where = [&] { return context(); };
-    std::exception_ptr error =
-        error_from(where, [&] { run_backend(patience); });
-    if (error) {
-      engine_.fail(error);
-    } else if (options_.finish) {
-      error = error_from(where, options_.finish);
-    }
-    error ? work->fail(error, patience.waited())
-          : work->complete(patience.waited());
+    Running running(engine_, op_, options_, action_);
+    const std::exception_ptr error = running.run(flow_);
+    error ? work->fail(error, running.duration())
+          : work->complete(running.duration());
   }
 
   const std::shared_ptr<Work> work;
 
  private:
-  void run_backend(Patience& patience) {
-    engine_.check_healthy();
-    if (action_) {
-      action_(op_, patience);
-    } else {
-      engine_.backend_->run(op_, patience);
-    }
-  }
-
-  void on_late(const std::vector<int>& missing,
-               const Patience& patience) override {
-    log_warn(fmt::format(
-        "rank {}: {} on group '{}' has been waiting {} for rank{} {}; it "
-        "gives up in {}",
-        engine_.place_.rank, describe(op_.signature), engine_.options_.name,
-        to_text(patience.waited()), missing.size() == 1 ? "" : "s",
-        fmt::join(missing, ", "), to_text(patience.deadline().remaining())));
-  }
-
-  ErrorContext context() const {
-    return engine_.context(to_text(op_.kind), work->sequence_number());
-  }
-
   Engine& engine_;
   const CollectiveOp op_;
   const CallOptions options_;
@@ -171,16 +198,15 @@ Engine::Engine(BackendFactory factory, GroupPlace place, GroupOptions options)
 Engine::~Engine() = default;
 
 std::shared_ptr<Work> Engine::launch(CollectiveOp op, CallOptions options) {
-  return launch_task(std::move(op), std::move(options), nullptr);
+  return launch_task(op, options, nullptr);
 }
 
 RegisteredMemory Engine::allocate(CollectiveOp op, CallOptions options) {
   RegisteredMemory memory;
   options.sync = true;
-  launch_task(std::move(op), std::move(options),
-              [&](const CollectiveOp& asked, Patience& patience) {
-                memory = backend_->allocate(asked, patience);
-              });
+  launch_task(op, options, [&](const CollectiveOp& asked, Patience& patience) {
+    memory = backend_->allocate(asked, patience);
+  });
   return memory;
 }
 
@@ -195,7 +221,7 @@ std::shared_ptr<Work> Engine::compose(OpKind kind,
   const Callback body =
       with_caller_state([slot, steps = std::move(steps)] { steps(**slot); });
   return launch_task(
-      std::move(whole), std::move(options),
+      whole, options,
       [this, slot, body](const CollectiveOp& op, Patience& patience) {
         BackendCalls calls(*backend_, OpMaker(place_.rank, place_.size),
                            op.signature.sequence, patience);
@@ -204,42 +230,49 @@ std::shared_ptr<Work> Engine::compose(OpKind kind,
       });
 }
 
-std::shared_ptr<Work> Engine::launch_task(CollectiveOp op, CallOptions options,
-                                          Action action) {
+std::shared_ptr<Work> Engine::launch_task(CollectiveOp& op,
+                                          CallOptions& options, Action action) {
   const char* const what = to_text(op.kind);
   if (options.sync) NoWaitScope::check(what);
   LOCKSTEP_TRACE_SCOPE("launch", "comm");
-  auto launching = lock_launching(what);
+  LaunchTurn turn = take_turn(what);
   const bool sync = options.sync;
   if (!sync) lane_.start();  // may fail, and then no number is taken
   op.signature.sequence = static_cast<uint64_t>(sequence_++);
-  if (options.finish && !sync) {
-    options.finish = with_caller_state(std::move(options.finish));
-  }
   // An idle lane is the caller's, if it wants to wait anyway.
   if (sync && lane_.try_enter()) {
-    launching.unlock();
-    OpTask task(*this, std::move(op), std::move(options), std::move(action));
-    {
-      // Its steps run in the lane, wherever that is.
-      const NoWaitScope no_wait;
-      task.run();
-    }
-    lane_.leave();
-    task.work->wait();
-    return task.work;
+    turn.end();
+    return run_here(op, options, action);
+  }
+  if (options.finish && !sync) {
+    options.finish = with_caller_state(std::move(options.finish));
   }
   auto task = std::make_unique<OpTask>(*this, std::move(op), std::move(options),
                                        std::move(action));
   auto work = task->work;
   lane_.push(std::move(task));
-  launching.unlock();
+  turn.end();
   if (sync) work->wait();
   return work;
 }
 
+std::shared_ptr<Work> Engine::run_here(const CollectiveOp& op,
+                                       const CallOptions& options,
+                                       const Action& action) {
+  Running running(*this, op, options, action);
+  std::exception_ptr error;
+  {
+    const NoWaitScope no_wait;  // its steps run in the lane, wherever that is
+    error = running.run();
+  }
+  lane_.leave();
+  if (error) std::rethrow_exception(error);
+  return std::make_shared<Work>(op.kind, running.sequence(),
+                                running.duration());
+}
+
 std::shared_ptr<Work> Engine::post(std::function<void()> step) {
-  auto launching = lock_launching("local step");
+  const LaunchTurn turn = take_turn("local step");
   auto task = std::make_unique<StepTask>(*this, std::move(step));
   auto work = task->work;
   lane_.push(std::move(task));
@@ -266,7 +299,7 @@ std::shared_ptr<Work> Engine::transfer(OpKind kind, Buffer buffer, int peer,
 
 int64_t Engine::begin_blocking(const char* what, Deadline deadline) {
   NoWaitScope::check(what);
-  auto launching = lock_launching(what);
+  const LaunchTurn turn = take_turn(what);
   const int64_t sequence = sequence_++;
   LOCKSTEP_CHECK(lane_.wait_idle(deadline), TimeoutError,
                  "timed out waiting for what this rank launched before");
@@ -275,9 +308,9 @@ int64_t Engine::begin_blocking(const char* what, Deadline deadline) {
 
 // Two threads that launch at the same time would give the operations another
 // order on each rank.
-std::unique_lock<std::mutex> Engine::lock_launching(const char* what) {
-  std::unique_lock<std::mutex> lock(launching_, std::try_to_lock);
-  if (!lock) {
+Engine::LaunchTurn Engine::take_turn(const char* what) {
+  LaunchTurn turn(launching_);
+  if (!turn) {
     UsageError error(
         "another thread is launching on this group at the same time, so the "
         "order would differ between ranks; duplicate() the group for it");
@@ -285,7 +318,7 @@ std::unique_lock<std::mutex> Engine::lock_launching(const char* what) {
     throw error;
   }
   check_usable(what);
-  return lock;
+  return turn;
 }
 
 void Engine::shutdown(Deadline deadline) {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "comm/lane.h"
 #include "comm/point_to_point.h"
@@ -19,8 +20,8 @@ namespace lockstep::detail {
 // first failure and what follows from it. It knows nothing of what the single
 // collectives mean; process_group.cc says that.
 //
-// One mutex guards the launching side, another the failure; neither is held
-// while a backend, a continuation or a local step runs.
+// A flag guards the launching side, a mutex the failure; neither is held while
+// a backend, a continuation or a local step runs.
 class Engine {
  public:
   Engine(BackendFactory factory, GroupPlace place, GroupOptions options);
@@ -62,16 +63,43 @@ class Engine {
   ErrorContext context(const char* what, int64_t sequence = -1) const;
 
  private:
+  class Running;
   class OpTask;
   class StepTask;
+
+  // The right to launch, which one thread has at a time; nobody waits for it.
+  class LaunchTurn {
+   public:
+    explicit LaunchTurn(std::atomic<bool>& taken)
+        : taken_(taken.exchange(true) ? nullptr : &taken) {}
+    ~LaunchTurn() { end(); }
+    LaunchTurn(LaunchTurn&& other) noexcept
+        : taken_(std::exchange(other.taken_, nullptr)) {}
+    LaunchTurn& operator=(LaunchTurn&&) = delete;
+    LaunchTurn(const LaunchTurn&) = delete;
+    LaunchTurn& operator=(const LaunchTurn&) = delete;
+
+    explicit operator bool() const { return taken_ != nullptr; }
+    void end() {
+      if (taken_ != nullptr) taken_->store(false, std::memory_order_release);
+      taken_ = nullptr;
+    }
+
+   private:
+    std::atomic<bool>* taken_;  // null: not ours
+  };
 
   // What an OpTask does when its turn has come; without it, backend_->run.
   using Action =
       std::function<void(const CollectiveOp& op, Patience& patience)>;
 
-  std::shared_ptr<Work> launch_task(CollectiveOp op, CallOptions options,
+  // May take `op` and `options` over.
+  std::shared_ptr<Work> launch_task(CollectiveOp& op, CallOptions& options,
                                     Action action);
-  std::unique_lock<std::mutex> lock_launching(const char* what);
+  std::shared_ptr<Work> run_here(const CollectiveOp& op,
+                                 const CallOptions& options,
+                                 const Action& action);
+  LaunchTurn take_turn(const char* what);
   void check_healthy() const;  // AbortedError once the group has failed
 
   const BackendFactory factory_;
@@ -79,7 +107,8 @@ class Engine {
   const GroupOptions options_;
   std::unique_ptr<Backend> backend_;
 
-  std::mutex launching_;  // held while one call takes its place in the order
+  // Set while one call takes its place in the order.
+  std::atomic<bool> launching_{false};
   std::atomic<int64_t> sequence_{0};
   std::atomic<bool> closed_{false};
 

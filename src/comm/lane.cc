@@ -31,32 +31,40 @@ void Lane::push(std::unique_ptr<Task> task) {
   {
     const std::lock_guard lock(mutex_);
     queue_.push_back(std::move(task));
-    if (busy_) return;  // whoever is in there sees it when it leaves
+    ++load_;
   }
   wanted_.notify_one();
 }
 
 bool Lane::try_enter() {
-  const std::lock_guard lock(mutex_);
-  if (!is_idle()) return false;
-  busy_ = true;
-  return true;
+  uint32_t idle = 0;
+  return load_.compare_exchange_strong(idle, kEntered);
 }
 
 void Lane::leave() {
-  bool wanted = false;
-  {
-    const std::lock_guard lock(mutex_);
-    busy_ = false;
-    wanted = !queue_.empty() || closing_;
-  }
-  if (wanted) wanted_.notify_one();
+  const uint32_t left = load_ -= kEntered;
+  if (left == 0) return wake_idle();
+  // The thread may be waiting for us. With the lock taken, it is not between
+  // looking and falling asleep.
+  { const std::lock_guard lock(mutex_); }
+  wanted_.notify_one();
+}
+
+// Whoever waits for idleness counts itself first and then looks at the load; we
+// have changed the load, and look at the count.
+void Lane::wake_idle() {
+  if (idle_waiters_ == 0) return;
+  { const std::lock_guard lock(mutex_); }
   idle_.notify_all();
 }
 
 bool Lane::wait_idle(Deadline deadline) {
   std::unique_lock lock(mutex_);
-  return idle_.wait_until(lock, deadline.time(), [&] { return is_idle(); });
+  ++idle_waiters_;
+  const bool idle =
+      idle_.wait_until(lock, deadline.time(), [&] { return load_ == 0; });
+  --idle_waiters_;
+  return idle;
 }
 
 void Lane::serve() {
@@ -64,17 +72,17 @@ void Lane::serve() {
   trace::set_thread_rank(rank_);
   std::unique_lock lock(mutex_);
   while (true) {
-    wanted_.wait(lock, [&] { return !busy_ && (closing_ || !queue_.empty()); });
+    wanted_.wait(lock, [&] {
+      return load_ < kEntered && (closing_ || !queue_.empty());
+    });
     if (queue_.empty()) return;
     std::unique_ptr<Task> task = std::move(queue_.front());
     queue_.pop_front();
-    busy_ = true;
     lock.unlock();
     task->run();
     task.reset();  // what it kept alive may be large, or call back
+    if (--load_ == 0) wake_idle();
     lock.lock();
-    busy_ = false;
-    if (queue_.empty()) idle_.notify_all();
   }
 }
 

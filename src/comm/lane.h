@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -52,15 +54,21 @@ class Lane {
 
  private:
   void serve();
-  bool is_idle() const { return queue_.empty() && !busy_; }
+  void wake_idle();
 
   const std::string name_;
   const int rank_;
+
+  // How many tasks are queued or running, and whether a caller is inside: so
+  // entering and leaving an idle lane are one atomic step each.
+  std::atomic<uint32_t> load_{0};
+  static constexpr uint32_t kEntered = uint32_t{1} << 31;
+  std::atomic<int> idle_waiters_{0};
+
   std::mutex mutex_;
   std::condition_variable wanted_;  // the thread has something to do
   std::condition_variable idle_;
   std::deque<std::unique_ptr<Task>> queue_ LOCKSTEP_GUARDED_BY(mutex_);
-  bool busy_ LOCKSTEP_GUARDED_BY(mutex_) = false;
   bool closing_ LOCKSTEP_GUARDED_BY(mutex_) = false;
   bool started_ LOCKSTEP_GUARDED_BY(mutex_) = false;
   Thread thread_;

@@ -19,7 +19,16 @@ std::string name_of(const Work& work) {
 }  // namespace
 
 Work::Work(OpKind kind, int64_t sequence)
-    : kind_(kind), sequence_(sequence), future_(promise_.future()) {}
+    : kind_(kind),
+      sequence_(sequence),
+      promise_(std::in_place),
+      future_(promise_->future()) {}
+
+Work::Work(OpKind kind, int64_t sequence, Deadline::Duration duration)
+    : kind_(kind),
+      sequence_(sequence),
+      duration_ns_(std::chrono::nanoseconds(duration).count()),
+      future_(ready_future()) {}
 
 // Always, even when it is completed already: whether it is, is a matter of
 // luck there, and a program should not work by luck.
@@ -31,7 +40,7 @@ void Work::wait() const {
   check_thread();
   LOCKSTEP_TRACE_SCOPE("wait", "comm");
   // The operation has a deadline of its own, and ends.
-  future_.get(Deadline::in(Deadline::Duration::max()));
+  future_.get(Deadline::at(Deadline::Clock::time_point::max()));
 }
 
 void Work::wait(Deadline::Duration timeout) const {
@@ -58,12 +67,12 @@ Deadline::Duration Work::duration() const {
 
 void Work::complete(Deadline::Duration duration) {
   duration_ns_ = std::chrono::nanoseconds(duration).count();
-  promise_.set_value();
+  promise_->set_value();
 }
 
 void Work::fail(std::exception_ptr error, Deadline::Duration duration) {
   duration_ns_ = std::chrono::nanoseconds(duration).count();
-  promise_.set_error(std::move(error));
+  promise_->set_error(std::move(error));
 }
 
 }  // namespace lockstep

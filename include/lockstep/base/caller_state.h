@@ -2,7 +2,7 @@
 #pragma once
 
 #include <functional>
-#include <string>
+#include <string_view>
 
 // What a thread brings along, and what it may not do.
 namespace lockstep {
@@ -30,7 +30,7 @@ class NoWaitScope {
 
   static bool is_active();  // on this thread
   // Errors: UsageError when it is; `what` says who wants to wait.
-  static void check(const std::string& what);
+  static void check(std::string_view what);
 
  private:
   bool before_;

@@ -202,6 +202,12 @@ auto make_future(F f) {
   return start.future().then(std::move(f));
 }
 
+// One that is ready. All copies share one state, so it costs next to nothing.
+inline const Future<void>& ready_future() {
+  static const Future<void> ready = make_future([] {});
+  return ready;
+}
+
 // A Future that has failed already.
 template <class T>
 Future<T> make_failed_future(std::exception_ptr error) {

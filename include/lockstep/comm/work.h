@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "lockstep/base/deadline.h"
 #include "lockstep/base/future.h"
@@ -31,6 +32,8 @@ class Work {
   // A handle for `kind`; `sequence` is -1 for what is no collective. Made by
   // groups.
   Work(OpKind kind, int64_t sequence);
+  // One that has succeeded already.
+  Work(OpKind kind, int64_t sequence, Deadline::Duration duration);
 
   // Returns when the operation has succeeded, or throws its error. It ends by
   // itself: every operation has a deadline.
@@ -72,7 +75,7 @@ class Work {
   const int64_t sequence_;
   std::atomic<int> source_{-1};
   std::atomic<int64_t> duration_ns_{0};
-  Promise<void> promise_;
+  std::optional<Promise<void>> promise_;  // none when it is born completed
   const Future<void> future_;
 };
 
