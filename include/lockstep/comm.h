@@ -4,6 +4,7 @@
 // Everything below the torch line, for programs that link lockstep::comm.
 #include "lockstep/backend/init.h"
 #include "lockstep/backend/local.h"
+#include "lockstep/backend/shm.h"
 #include "lockstep/base/bytes.h"
 #include "lockstep/base/deadline.h"
 #include "lockstep/base/error.h"

@@ -132,8 +132,8 @@ void Arena::work_and_part(Patience& patience,
 
 void Arena::arrive_and_wait(Patience& patience) {
   const uint64_t round = ++round_;
-  place(rank_).arrived.store(round, std::memory_order_release);
   Gate::State state = shared_->gate.arrive(round, size_);
+  place(rank_).arrived.store(round, std::memory_order_release);
   while (state == Gate::State::kClosed) {
     state = shared_->gate.wait(round, size_, policy_, patience.wake_at());
     if (state != Gate::State::kClosed) break;
@@ -202,8 +202,16 @@ void Arena::compare_digests(uint64_t mine) const {
   }
 }
 
+// The note is written before the gate is broken, so that whoever finds it
+// broken can read why, even if the writer is killed between the two.
 void Arena::fail(const Failure& failure) noexcept {
-  if (shared_->gate.break_now()) shared_->failure.write(failure);
+  shared_->failure.write(failure);
+  shared_->gate.break_now();
+}
+
+void Arena::fail_for_dead(int rank, const Failure& failure) noexcept {
+  shared_->failure.forget_writer(rank);
+  fail(failure);
 }
 
 void Arena::leave() noexcept {

@@ -59,7 +59,8 @@ std::exception_ptr error_of(const Failure& failure, int rank) {
 
 void FailureNote::write(const Failure& failure) noexcept {
   uint32_t empty = kEmpty;
-  if (!state_.compare_exchange_strong(empty, kBusy)) return;
+  const uint32_t busy = kBusy + static_cast<uint32_t>(failure.by);
+  if (!state_.compare_exchange_strong(empty, busy)) return;
   kind_ = failure.kind;
   by_ = failure.by;
   peer_ = failure.peer;
@@ -67,6 +68,11 @@ void FailureNote::write(const Failure& failure) noexcept {
   std::memcpy(text_, failure.text.data(), length);
   text_[length] = '\0';
   state_.store(kWritten, std::memory_order_release);
+}
+
+void FailureNote::forget_writer(int by) noexcept {
+  uint32_t busy = kBusy + static_cast<uint32_t>(by);
+  state_.compare_exchange_strong(busy, kEmpty);
 }
 
 std::optional<Failure> FailureNote::read() const {

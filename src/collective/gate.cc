@@ -69,9 +69,10 @@ bool Gate::break_before(uint64_t round, int size) {
   return true;
 }
 
+// Wakes whatever the answer: the first one may have been killed before it did.
 bool Gate::break_now() {
   const bool first = (word_.fetch_or(kBroken) & kBroken) == 0;
-  if (first) wake_all();
+  wake_all();
   return first;
 }
 

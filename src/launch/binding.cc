@@ -96,6 +96,14 @@ void bind_to_nodes(const Machine& machine, std::vector<Binding>& ranks) {
 
 }  // namespace
 
+BindPolicy bind_policy_of(const std::string& word) {
+  if (word == "core") return BindPolicy::kCore;
+  if (word == "numa") return BindPolicy::kNuma;
+  if (word == "none") return BindPolicy::kNone;
+  throw UsageError(
+      fmt::format("--bind knows core, numa and none, not '{}'", word));
+}
+
 Machine find_machine() {
   const Topology topology = load_topology();
   const auto allowed = allowed_cpus();

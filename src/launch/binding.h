@@ -13,6 +13,9 @@ enum class BindPolicy {
   kNone,  // ranks run wherever the system puts them
 };
 
+// What --bind says: core, numa or none. Errors: UsageError.
+BindPolicy bind_policy_of(const std::string& word);
+
 // The cores this process may use, in the order of their memory nodes.
 struct Machine {
   struct Core {

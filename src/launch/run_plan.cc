@@ -15,14 +15,6 @@
 namespace lockstep {
 namespace {
 
-BindPolicy policy_of(const std::string& word) {
-  if (word == "core") return BindPolicy::kCore;
-  if (word == "numa") return BindPolicy::kNuma;
-  if (word == "none") return BindPolicy::kNone;
-  throw UsageError(
-      fmt::format("--bind knows core, numa and none, not '{}'", word));
-}
-
 bool is_file(const std::string& path) {
   struct stat info {};
   return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
@@ -151,7 +143,7 @@ RunPlan make_run_plan(const RunOptions& options, const Machine& machine) {
   plan.program = find_program(options.command[0]);
   plan.ranks = options.ranks > 0 ? options.ranks
                                  : static_cast<int>(machine.cores.size());
-  auto binding = plan_binding(machine, plan.ranks, policy_of(options.bind),
+  auto binding = plan_binding(machine, plan.ranks, bind_policy_of(options.bind),
                               options.threads);
   plan.bindings = std::move(binding.ranks);
   plan.note = std::move(binding.note);

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <functional>
+#include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
@@ -14,5 +16,9 @@ using Action = std::function<int()>;
 
 void add_run(CLI::App& app, Action& action);
 void add_info(CLI::App& app, Action& action);
+// `words` is the command line after the name of the program: what the ranks it
+// starts are told.
+void add_bench(CLI::App& app, const std::vector<std::string>& words,
+               Action& action);
 
 }  // namespace lockstep::tool

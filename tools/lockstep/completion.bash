@@ -9,6 +9,13 @@ _lockstep_run_options="-n --ranks --bind --threads --env --backend
   --max-restarts --grace --log-dir --nnodes --node-rank --rendezvous
   --secret-file --timeout"
 
+# The same of `lockstep bench`, and what it measures.
+_lockstep_bench_flags="-h --help --registered --sync --async --check --no-check"
+_lockstep_bench_options="-n --ranks --backend --bind --bytes --step --dtype --op
+  --root --iterations --warmup --timeout --json"
+_lockstep_collectives="all_reduce broadcast reduce all_gather gather scatter
+  reduce_scatter all_to_all barrier sendrecv"
+
 # _lockstep_words CURRENT WORDS: those that begin like CURRENT.
 _lockstep_words() {
   mapfile -t COMPREPLY < <(compgen -W "$2" -- "$1")
@@ -22,8 +29,22 @@ _lockstep_paths() {
   mapfile -t COMPREPLY < <(compgen "$@" -- "$current")
 }
 
+# _lockstep_takes_value OPTION [OPTIONS]: by default those of run.
 _lockstep_takes_value() {
-  [[ " ${_lockstep_run_options//$'\n'/ } " == *" $1 "* ]]
+  local options=${2-$_lockstep_run_options}
+  [[ " ${options//$'\n'/ } " == *" $1 "* ]]
+}
+
+# Sets `current` to the word to complete and `option` to the one before; of
+# --bind=core, bash makes three words.
+_lockstep_current_words() {
+  current=${COMP_WORDS[COMP_CWORD]}
+  option=${COMP_WORDS[COMP_CWORD - 1]}
+  if [[ $current == "=" ]]; then
+    current=""
+  elif [[ $option == "=" ]]; then
+    option=${COMP_WORDS[COMP_CWORD - 2]}
+  fi
 }
 
 # Sets `program` to where the program stands among the words before the
@@ -71,7 +92,15 @@ _lockstep_value() {
     -n | --ranks) _lockstep_words "$1" "auto" ;;
     --bind) _lockstep_words "$1" "core numa none" ;;
     --backend) _lockstep_words "$1" "auto shm gloo local" ;;
-    --secret-file) _lockstep_paths "$1" -f ;;
+    --dtype)
+      _lockstep_words "$1" "float32 float64 float16 bfloat16 int8 uint8 int16
+        int32 int64 bool"
+      ;;
+    --op)
+      _lockstep_words "$1" "sum average product min max band bor bxor
+        premul_sum"
+      ;;
+    --secret-file | --json) _lockstep_paths "$1" -f ;;
     --log-dir) _lockstep_paths "$1" -d ;;
   esac
 }
@@ -83,13 +112,8 @@ _lockstep_run() {
     _lockstep_program "$program"
     return
   fi
-  local current=${COMP_WORDS[COMP_CWORD]}
-  local option=${COMP_WORDS[COMP_CWORD - 1]}
-  if [[ $current == "=" ]]; then
-    current=""
-  elif [[ $option == "=" ]]; then
-    option=${COMP_WORDS[COMP_CWORD - 2]}
-  fi
+  local current option
+  _lockstep_current_words
   if _lockstep_takes_value "$option"; then
     _lockstep_value "$current" "$option"
   elif [[ -z $current || $current == -* ]]; then
@@ -99,13 +123,27 @@ _lockstep_run() {
   fi
 }
 
+_lockstep_bench() {
+  local current option
+  _lockstep_current_words
+  if _lockstep_takes_value "$option" "$_lockstep_bench_options"; then
+    _lockstep_value "$current" "$option"
+  elif [[ $current == -* ]]; then
+    _lockstep_words "$current" "$_lockstep_bench_flags $_lockstep_bench_options"
+  else
+    _lockstep_words "$current" "$_lockstep_collectives"
+  fi
+}
+
 _lockstep() {
   COMPREPLY=()
   local current=${COMP_WORDS[COMP_CWORD]}
   if ((COMP_CWORD == 1)); then
-    _lockstep_words "$current" "run info -h --help --version"
+    _lockstep_words "$current" "run info bench -h --help --version"
   elif [[ ${COMP_WORDS[1]} == run ]]; then
     _lockstep_run
+  elif [[ ${COMP_WORDS[1]} == bench ]]; then
+    _lockstep_bench
   elif [[ ${COMP_WORDS[1]} == info ]]; then
     _lockstep_words "$current" "-h --help"
   fi

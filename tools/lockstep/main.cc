@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstdio>
 #include <string>
 
@@ -31,6 +32,7 @@ int main(int argc, char** argv) {
   tool::Action action;
   tool::add_run(app, action);
   tool::add_info(app, action);
+  tool::add_bench(app, {argv + std::min(argc, 1), argv + argc}, action);
   try {
     app.parse(argc, argv);
     if (!action) {

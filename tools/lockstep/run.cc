@@ -6,6 +6,7 @@
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/launch/launcher.h"
+#include "rank_count.h"
 
 namespace lockstep::tool {
 namespace {
@@ -20,21 +21,6 @@ struct RunArguments {
   std::vector<std::string> environment;
 };
 
-int ranks_of(const std::string& text) {
-  if (text == "auto") return 0;
-  size_t used = 0;
-  int ranks = 0;
-  try {
-    ranks = std::stoi(text, &used);
-  } catch (const std::exception&) {
-  }
-  if (used != text.size() || ranks < 1) {
-    throw UsageError("-n wants a number of ranks, 1 or more, or auto, not '" +
-                     text + "'");
-  }
-  return ranks;
-}
-
 std::pair<std::string, std::string> variable_of(const std::string& text) {
   const size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0) {
@@ -45,7 +31,7 @@ std::pair<std::string, std::string> variable_of(const std::string& text) {
 
 int run_with(RunArguments& arguments) {
   RunOptions& options = arguments.options;
-  options.ranks = ranks_of(arguments.ranks);
+  options.ranks = rank_count_of(arguments.ranks);
   options.threads = arguments.threads;
   if (arguments.timeout < 1) throw UsageError("--timeout must be 1 or more");
   if (!(arguments.grace >= 0 && arguments.grace <= 1e6)) {

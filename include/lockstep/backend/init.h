@@ -13,9 +13,10 @@ namespace lockstep {
 
 // What init() may be told; the rest comes from the environment.
 struct InitOptions {
-  // How bytes move: "local" (all ranks are threads of this process), or "auto"
-  // for what LOCKSTEP_BACKEND says (`lockstep run --backend`), and without it
-  // the fastest way that reaches all ranks.
+  // How bytes move: "local" (all ranks are threads of this process), "shm"
+  // (they are processes of one host), or "auto" for what LOCKSTEP_BACKEND says
+  // (`lockstep run --backend`), and without it the fastest way that reaches all
+  // ranks.
   std::string backend = "auto";
   Deadline::Duration timeout = std::chrono::minutes(10);
   Deadline::Duration notice_after = std::chrono::seconds(10);
@@ -50,7 +51,7 @@ std::shared_ptr<ProcessGroup> init(const InitOptions& options = {});
 std::vector<std::shared_ptr<ProcessGroup>> init_ranks(
     const InitOptions& options);
 
-// The backends built in: "local".
+// The backends built in: "local" and "shm".
 std::vector<std::string> backend_names();
 
 }  // namespace lockstep

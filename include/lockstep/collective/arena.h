@@ -117,6 +117,8 @@ class Arena {
 
   // Breaks the arena for everybody, with the reason. The first one counts.
   void fail(const Failure& failure) noexcept;
+  // The same when `rank` has died, perhaps while it was failing the arena.
+  void fail_for_dead(int rank, const Failure& failure) noexcept;
 
   // This rank will not come again: others that wait for it learn so at once.
   void leave() noexcept;

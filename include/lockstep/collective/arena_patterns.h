@@ -6,7 +6,7 @@
 namespace lockstep {
 
 // Runs one collective on an arena: the exchange patterns of docs/collectives.md
-// for ranks that see each other's memory.
+// for ranks that share pages.
 //
 // Errors: those of the arena; MismatchError when the parts that ranks give
 //         each other in all_to_all differ from those expected.

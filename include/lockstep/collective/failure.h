@@ -34,10 +34,12 @@ class FailureNote {
  public:
   // Writes it, unless there is one, or one is being written.
   void write(const Failure& failure) noexcept;
+  // Rank `by` has died: if it was in the middle of writing, others may.
+  void forget_writer(int by) noexcept;
   std::optional<Failure> read() const;
 
  private:
-  enum : uint32_t { kEmpty, kBusy, kWritten };
+  enum : uint32_t { kEmpty, kWritten, kBusy };  // kBusy + the rank that writes
   static constexpr size_t kMostText = 1024;
 
   std::atomic<uint32_t> state_;

@@ -16,7 +16,7 @@ struct WaitPolicy {
 
   // Watching is worth it only when every rank has a core of its own; a lane
   // that spins next to its own rank's computation takes half of it away.
-  // docs/collectives.md has the measurements.
+  // docs/shm.md has the measurements.
   static WaitPolicy for_ranks(int ranks, int cores);
   // The same for ranks that share the cores of the calling thread.
   static WaitPolicy for_ranks(int ranks);

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <optional>
-#include <random>
 #include <string>
 
 #include <fmt/format.h>
@@ -20,11 +19,6 @@ namespace {
 constexpr const char* kOfferKey = "shm/hall";
 constexpr const char* kRefusedKey = "shm/refused";
 
-uint64_t random_word() {
-  std::random_device device;
-  return uint64_t{device()} << 32 | device();
-}
-
 // A failure as the other ranks read it in the store.
 ByteVector encode(const Failure& failure) {
   ByteWriter writer;
@@ -33,13 +27,19 @@ ByteVector encode(const Failure& failure) {
   return writer.take();
 }
 
-[[noreturn]] void throw_refusal(ConstBytes bytes) {
+Failure decode_failure(ConstBytes bytes) {
   ByteReader reader(bytes);
-  const auto kind = static_cast<ErrorKind>(reader.u8());
-  const auto by = static_cast<int>(reader.u32());
-  const std::string text =
-      fmt::format("rank {}: {}", by, to_string(reader.counted()));
-  if (kind == ErrorKind::kUsage) throw UsageError(text);
+  Failure failure;
+  failure.kind = static_cast<ErrorKind>(reader.u8());
+  failure.by = static_cast<int>(reader.u32());
+  failure.text = to_string(reader.counted());
+  return failure;
+}
+
+// What the others throw.
+[[noreturn]] void throw_refusal(const Failure& failure) {
+  const std::string text = fmt::format("rank {}: {}", failure.by, failure.text);
+  if (failure.kind == ErrorKind::kUsage) throw UsageError(text);
   throw AbortedError(text);
 }
 
@@ -56,7 +56,7 @@ struct Hall::Offer {
   std::string name = host_name();
   pid_t pid = ::getpid();
   int fd = -1;
-  uint64_t cookie = random_word();
+  uint64_t cookie = new_cookie();
   ArenaTuning tuning;
 
   ByteVector encode() const {
@@ -97,8 +97,9 @@ size_t Hall::bytes() const {
 
 // A rank that cannot come in says why in the store, and meets the others all
 // the same: so everybody learns it at once.
-Hall::Hall(const GroupPlace& place, ArenaTuning tuning, int inbox_fd)
-    : size_(place.size), tuning_(tuning) {
+Hall::Hall(const GroupPlace& place, const std::function<ArenaTuning()>& tuning,
+           const Inbox& inbox)
+    : size_(place.size) {
   LOCKSTEP_CHECK(place.store, UsageError,
                  "backend 'shm' needs a store in which its ranks meet");
   Store& store = *place.store;
@@ -107,6 +108,7 @@ Hall::Hall(const GroupPlace& place, ArenaTuning tuning, int inbox_fd)
   std::exception_ptr own_error;
   try {
     if (place.rank == 0) {
+      tuning_ = tuning();
       check_room(bytes(), "for the shared pages of a group");
       file.emplace(MemoryFile::reserved(bytes()));
       store.set(kOfferKey, make(*file).encode());
@@ -115,7 +117,8 @@ Hall::Hall(const GroupPlace& place, ArenaTuning tuning, int inbox_fd)
     }
     HallEntry& mine = entry(place.rank);
     mine.pid = ::getpid();
-    mine.inbox_fd = inbox_fd;
+    mine.inbox_fd = inbox.fd();
+    mine.inbox_cookie = inbox.cookie();
     CPU_ZERO(&mine.cores);
     ::sched_getaffinity(0, sizeof(mine.cores), &mine.cores);
   } catch (const Error&) {
@@ -126,10 +129,10 @@ Hall::Hall(const GroupPlace& place, ArenaTuning tuning, int inbox_fd)
   }
   PrefixStore meeting("shm/", place.store);
   meet(meeting, place.rank, size_, deadline);
-  if (own_error) std::rethrow_exception(own_error);
-  if (store.check({kRefusedKey})) {
-    throw_refusal(store.get(kRefusedKey, deadline));
-  }
+  if (!store.check({kRefusedKey})) return;
+  const Failure refusal = decode_failure(store.get(kRefusedKey, deadline));
+  if (refusal.by == place.rank) std::rethrow_exception(own_error);
+  throw_refusal(refusal);
 }
 
 Hall::Offer Hall::make(MemoryFile& file) {
@@ -150,10 +153,9 @@ void Hall::open(const Offer& offer) {
       host_name(), offer.name);
   tuning_ = offer.tuning;
   const MemoryFile file = MemoryFile::of_process(offer.pid, offer.fd);
+  LOCKSTEP_CHECK(file.begins_with(offer.cookie), PeerError,
+                 "process {} is not rank 0 any more", offer.pid);
   mapping_ = file.map(0, bytes(), MemoryFile::Populate::kNow);
-  LOCKSTEP_CHECK(
-      reinterpret_cast<const Header*>(mapping_.data())->cookie == offer.cookie,
-      PeerError, "process {} is not rank 0 any more", offer.pid);
 }
 
 HallEntry& Hall::entry(int rank) const {

@@ -5,8 +5,10 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
 
+#include "backend/shm/inbox.h"
 #include "backend/shm/memory_file.h"
 #include "lockstep/base/bell.h"
 #include "lockstep/collective/arena.h"
@@ -20,7 +22,8 @@ struct HallEntry {
   // Set before the ranks meet for the first time, and never changed.
   int32_t pid;
   int32_t inbox_fd;  // a descriptor of that process; see inbox.h
-  cpu_set_t cores;   // which it may use
+  uint64_t inbox_cookie;
+  cpu_set_t cores;  // which it may use
 
   alignas(64) std::atomic<uint32_t> left;  // it does not come again
   alignas(64) BellWords bell;  // rung when its transfers may have moved
@@ -30,13 +33,15 @@ struct HallEntry {
 // layout. Rank 0 makes it and names it in the store; the others find out
 // whether they live on the same host, and open it through /proc.
 //
-// Errors: on all ranks, when one of them runs on another host (UsageError), or
-//         cannot have the memory (SystemError); TimeoutError names the ranks
-//         that did not come; UsageError when there is no store.
+// Errors: UsageError on all ranks when one of them runs on another host, or
+//         there is no store; SystemError on the rank that cannot have the
+//         memory, AbortedError with its words on the others; TimeoutError names
+//         the ranks that did not come.
 class Hall {
  public:
-  // `tuning` is what rank 0 wants; `inbox_fd` is this rank's.
-  Hall(const GroupPlace& place, ArenaTuning tuning, int inbox_fd);
+  // `tuning` is asked on rank 0; `inbox` is this rank's.
+  Hall(const GroupPlace& place, const std::function<ArenaTuning()>& tuning,
+       const Inbox& inbox);
   Hall(const Hall&) = delete;
   Hall& operator=(const Hall&) = delete;
 

@@ -16,10 +16,12 @@ class Inbox {
   explicit Inbox(int size);
 
   int fd() const { return file_.fd(); }
+  uint64_t cookie() const { return cookie_; }
   Ring& ring(int from) const;
   static size_t offset_of(int from);
 
  private:
+  const uint64_t cookie_ = new_cookie();  // the first page begins with it
   MemoryFile file_;
   Mapping mapping_;
 };

@@ -3,11 +3,13 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <random>
 #include <utility>
 
 #include <fmt/format.h>
@@ -33,7 +35,26 @@ void Mapping::reset() {
   data_ = nullptr;
 }
 
+uint64_t new_cookie() {
+  std::random_device device;
+  return uint64_t{device()} << 32 | device();
+}
+
+bool MemoryFile::begins_with(uint64_t cookie) const {
+  uint64_t first = 0;
+  return ::pread(fd(), &first, sizeof(first), 0) == sizeof(first) &&
+         first == cookie;
+}
+
+// More than the limit would not be an error but a signal.
 MemoryFile MemoryFile::sparse(size_t bytes) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur) {
+    throw SystemError(fmt::format("cannot make a memory file of {} bytes; "
+                                  "files may have {} here (ulimit -f)",
+                                  bytes, limit.rlim_cur),
+                      EFBIG);
+  }
   MemoryFile file{Fd(::memfd_create("lockstep", MFD_CLOEXEC))};
   if (!file.fd_) throw SystemError("cannot make a memory file", errno);
   if (::ftruncate(file.fd(), static_cast<off_t>(bytes)) != 0) {

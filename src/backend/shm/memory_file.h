@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "lockstep/base/fd.h"
@@ -46,6 +47,8 @@ class MemoryFile {
   static MemoryFile of_process(pid_t pid, int fd);
 
   int fd() const { return fd_.get(); }
+  // Whether its first bytes are `cookie`; the file need not be ours.
+  bool begins_with(uint64_t cookie) const;
   void reserve(size_t offset, size_t bytes);
 
   enum class Populate { kNow, kOnUse };
@@ -56,6 +59,10 @@ class MemoryFile {
 
   Fd fd_;
 };
+
+// A number that no other process has: descriptors and process numbers are used
+// again, so whoever opens memory through them looks for the number it expects.
+uint64_t new_cookie();
 
 constexpr size_t kPageBytes = 4096;
 inline size_t whole_pages(size_t bytes) {

@@ -2,8 +2,6 @@
 // How much memory can still be had. Files in memory are limited by nothing but
 // the memory itself, and when that is used up the kernel ends processes; so the
 // question must be asked before.
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <fstream>
@@ -81,12 +79,6 @@ size_t left_by_groups() {
   return left;
 }
 
-size_t largest_file() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0) return kNoLimit;
-  return limit.rlim_cur == RLIM_INFINITY ? kNoLimit : limit.rlim_cur;
-}
-
 }  // namespace
 
 size_t memory_room() {
@@ -105,12 +97,6 @@ void check_room(size_t bytes, const std::string& whose) {
                     whose, static_cast<double>(bytes) / 1e6,
                     static_cast<double>(room) / 1e6),
         ENOMEM);
-  }
-  if (bytes > largest_file()) {
-    throw SystemError(fmt::format("{} bytes asked {}; this process may write "
-                                  "files of {} bytes (ulimit -f)",
-                                  bytes, whose, largest_file()),
-                      EFBIG);
   }
 }
 

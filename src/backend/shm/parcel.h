@@ -14,14 +14,14 @@ namespace lockstep::detail {
 // file says which came first.
 class Parcel {
  public:
-  // Packs a message. `id` is one that this process uses once: descriptors are
-  // used again. Errors: SystemError when there is no room.
-  Parcel(const Buffer& message, uint64_t id);
+  // Packs a message. Errors: SystemError when there is no room.
+  explicit Parcel(const Buffer& message);
   // Opens the parcel that another process offers. Errors: SystemError when it
   // is gone.
-  Parcel(pid_t sender, int fd, size_t bytes, uint64_t id);
+  Parcel(pid_t sender, int fd, uint64_t cookie, size_t bytes);
 
   int fd() const { return file_->fd(); }
+  uint64_t cookie() const;
   const std::byte* data() const { return mapping_.data() + kPageBytes; }
 
   bool was_taken() const;

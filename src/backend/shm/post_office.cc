@@ -19,7 +19,7 @@ struct Frame {
   uint64_t bytes;
   uint32_t tag;
   int32_t parcel_fd;  // -1: the message follows
-  uint64_t parcel_id;
+  uint64_t parcel_cookie;
 };
 
 // The process or its descriptor is gone, or a parcel was taken back.
@@ -35,7 +35,6 @@ struct PostOffice::Sending {
   int peer = 0;
   uint32_t tag = 0;
   std::optional<Parcel> parcel;
-  uint64_t parcel_id = 0;
   bool done = false;
 };
 
@@ -96,6 +95,11 @@ void PostOffice::close(int rank) noexcept {
   ring_all();
 }
 
+void PostOffice::close_dead(int rank) noexcept {
+  hall_.mail_failure().forget_writer(rank);
+  close(rank);
+}
+
 void PostOffice::fail(const Failure& reason) noexcept {
   hall_.mail_failure().write(reason);
   ring_all();
@@ -125,16 +129,14 @@ std::unique_ptr<Transfer> PostOffice::send(Buffer buffer, int peer,
   sending->buffer = buffer;
   sending->peer = peer;
   sending->tag = tag;
+  if (buffer.bytes() > kSmallBytes) sending->parcel.emplace(buffer);
+  auto handle = std::make_unique<Handle<Sending>>(*this, sending);
   const std::lock_guard lock(mutex_);
-  if (buffer.bytes() > kSmallBytes) {
-    sending->parcel_id = ++parcels_;
-    sending->parcel.emplace(buffer, sending->parcel_id);
-  }
   if (!has_failed() && !has_left(peer)) {  // else test() says so
     waiting_[static_cast<size_t>(peer)].push_back(sending);
     push_out(peer);
   }
-  return std::make_unique<Handle<Sending>>(*this, std::move(sending));
+  return handle;
 }
 
 // In order: a message never overtakes another to the same rank.
@@ -154,7 +156,7 @@ bool PostOffice::put(Sending& sending) {
   frame.bytes = sending.buffer.bytes();
   frame.tag = sending.tag;
   frame.parcel_fd = sending.parcel ? sending.parcel->fd() : -1;
-  frame.parcel_id = sending.parcel_id;
+  frame.parcel_cookie = sending.parcel ? sending.parcel->cookie() : 0;
   ConstBytes body;
   if (!sending.parcel) body = {sending.buffer.data, frame.bytes};
   try {
@@ -175,10 +177,9 @@ std::unique_ptr<Transfer> PostOffice::recv(Buffer buffer, int peer_or_any,
   receiving->buffer = buffer;
   receiving->peer = peer_or_any;
   receiving->tag = tag;
+  auto handle = std::make_unique<Handle<Receiving>>(*this, receiving);
   const std::lock_guard lock(mutex_);
-  if (has_failed()) {  // test() says so
-    return std::make_unique<Handle<Receiving>>(*this, std::move(receiving));
-  }
+  if (has_failed()) return handle;  // test() says so
   for (auto kept = kept_.begin(); kept != kept_.end() && !receiving->done;) {
     if (!receiving->accepts(kept->from, kept->tag)) {
       ++kept;
@@ -192,7 +193,7 @@ std::unique_ptr<Transfer> PostOffice::recv(Buffer buffer, int peer_or_any,
     asked_.push_back(receiving);
     take_in();
   }
-  return std::make_unique<Handle<Receiving>>(*this, std::move(receiving));
+  return handle;
 }
 
 void PostOffice::take_in() {
@@ -206,41 +207,50 @@ void PostOffice::take_in() {
 void PostOffice::take_in_from(int peer) {
   Ring& ring = inbox_.ring(peer);
   bool moved = false;
+  while (take_one(peer, ring)) moved = true;
+  if (moved) ring_bell(peer);  // it may have waited for room
+}
+
+// False when there is nothing, or no room to keep what nobody asked for. A
+// message leaves the ring when it is safe elsewhere.
+bool PostOffice::take_one(int peer, Ring& ring) {
   Frame frame{};
-  while (ring.readable() >= sizeof(frame)) {
-    ring.peek(0, {&frame, sizeof(frame)});
-    const size_t body = frame.parcel_fd < 0 ? frame.bytes : 0;
-    if (kept_bytes_ + body > kMostKeptBytes) break;
-    Message message;
-    message.from = peer;
-    message.tag = frame.tag;
-    message.bytes = frame.bytes;
-    message.small.resize(body);
-    ring.peek(sizeof(frame), message.small);
-    ring.consume(sizeof(frame) + body);
-    moved = true;
-    if (frame.parcel_fd >= 0) {
-      try {
-        message.parcel =
-            std::make_unique<Parcel>(hall_.entry(peer).pid, frame.parcel_fd,
-                                     frame.bytes, frame.parcel_id);
-      } catch (const SystemError& error) {
-        if (is_gone(error)) continue;  // taken back, or its sender is gone
-        throw;
-      }
-    }
-    const auto wanted =
-        std::find_if(asked_.begin(), asked_.end(), [&](const auto& receiving) {
-          return receiving->accepts(message.from, message.tag);
-        });
-    if (wanted == asked_.end()) {
-      kept_bytes_ += body;
-      kept_.push_back(std::move(message));
-    } else if (deliver(message, **wanted)) {
-      asked_.erase(wanted);
+  if (ring.readable() < sizeof(frame)) return false;
+  ring.peek(0, {&frame, sizeof(frame)});
+  const size_t body = frame.parcel_fd < 0 ? frame.bytes : 0;
+  const auto wanted =
+      std::find_if(asked_.begin(), asked_.end(), [&](const auto& receiving) {
+        return receiving->accepts(peer, frame.tag);
+      });
+  if (wanted == asked_.end() && kept_bytes_ + body > kMostKeptBytes) {
+    return false;
+  }
+  Message message;
+  message.from = peer;
+  message.tag = frame.tag;
+  message.bytes = frame.bytes;
+  message.small.resize(body);
+  ring.peek(sizeof(frame), message.small);
+  bool is_there = true;
+  if (frame.parcel_fd >= 0) {
+    try {
+      message.parcel =
+          std::make_unique<Parcel>(hall_.entry(peer).pid, frame.parcel_fd,
+                                   frame.parcel_cookie, frame.bytes);
+    } catch (const SystemError& error) {
+      if (!is_gone(error)) throw;
+      is_there = false;  // taken back, or its sender is gone
     }
   }
-  if (moved) ring_bell(peer);  // it may have waited for room
+  ring.consume(sizeof(frame) + body);
+  if (!is_there) return true;
+  if (wanted == asked_.end()) {
+    kept_bytes_ += body;
+    kept_.push_back(std::move(message));
+  } else if (deliver(message, **wanted)) {
+    asked_.erase(wanted);
+  }
+  return true;
 }
 
 // False when the sender has taken the message back.
@@ -288,7 +298,7 @@ bool PostOffice::test(Sending& sending) {
   };
   if (taken()) sending.done = true;
   look(sending.peer, sending.done, [&] {
-    push_out(sending.peer);
+    if (!has_left(sending.peer)) push_out(sending.peer);
     take_in();  // both sides may be waiting for room
     if (taken()) sending.done = true;
   });

@@ -39,6 +39,8 @@ class PostOffice {
 
   // `rank` does not come again; what it sent can still be received.
   void close(int rank) noexcept;
+  // The same when it has died, perhaps in the middle of something.
+  void close_dead(int rank) noexcept;
   // Ends all transfers of all ranks; the first reason counts.
   void fail(const Failure& reason) noexcept;
 
@@ -67,6 +69,7 @@ class PostOffice {
   bool put(Sending& sending);
   void take_in();
   void take_in_from(int peer);
+  bool take_one(int peer, Ring& ring);
   bool deliver(Message& message, Receiving& receiving);
 
   const Hall& hall_;
@@ -81,7 +84,6 @@ class PostOffice {
   std::list<std::shared_ptr<Receiving>> asked_ LOCKSTEP_GUARDED_BY(mutex_);
   std::list<Message> kept_ LOCKSTEP_GUARDED_BY(mutex_);
   size_t kept_bytes_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
-  uint64_t parcels_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace lockstep::detail

@@ -68,6 +68,35 @@ class ShmArena : public Arena {
   Regions regions_;
 };
 
+size_t from_environment(const char* name, size_t otherwise) {
+  const auto value = env::integer(name);
+  if (!value) return otherwise;
+  LOCKSTEP_CHECK(*value >= 0, UsageError, "{} is {}; it is 0 or more", name,
+                 *value);
+  return static_cast<size_t>(*value);
+}
+
+ArenaTuning tuning_of(const ShmOptions& options, int size) {
+  LOCKSTEP_CHECK(size <= Arena::kMostRanks, UsageError,
+                 "{} ranks on one host; there is room for {}", size,
+                 Arena::kMostRanks);
+  ArenaTuning tuning = ArenaTuning::for_ranks(size, true);
+  tuning.one_phase_bytes = options.one_phase_bytes.value_or(
+      from_environment("LOCKSTEP_SHM_ONE_PHASE_BYTES", tuning.one_phase_bytes));
+  tuning.window_bytes = options.window_bytes.value_or(
+      from_environment("LOCKSTEP_SHM_WINDOW_BYTES", tuning.window_bytes));
+  LOCKSTEP_CHECK(tuning.one_phase_bytes <= Arena::kPayloadBytes, UsageError,
+                 "one_phase_bytes is {}; it is {} at most",
+                 tuning.one_phase_bytes, Arena::kPayloadBytes);
+  LOCKSTEP_CHECK(tuning.window_bytes % 64 == 0 &&
+                     tuning.window_bytes >= 64 * static_cast<size_t>(size),
+                 UsageError,
+                 "window_bytes is {}; it is a multiple of 64, and at least 64 "
+                 "for each of {} ranks",
+                 tuning.window_bytes, size);
+  return tuning;
+}
+
 // What the groups made by one factory share.
 struct Hub {
   ShmOptions options;
@@ -94,15 +123,10 @@ struct Hub {
 
 class ShmBackend : public Backend {
  public:
-  ShmBackend(std::shared_ptr<Hub> hub, const GroupPlace& place,
-             ArenaTuning tuning)
-      : ShmBackend(std::move(hub), place, tuning, Inbox(place.size)) {}
+  ShmBackend(std::shared_ptr<Hub> hub, const GroupPlace& place)
+      : ShmBackend(std::move(hub), place, Inbox(place.size)) {}
 
-  ~ShmBackend() override {
-    watched_.clear();
-    arena_.leave();
-    office_.close(arena_.rank());
-  }
+  ~ShmBackend() override { leave(); }
 
   const char* name() const override { return "shm"; }
 
@@ -131,14 +155,26 @@ class ShmBackend : public Backend {
   }
 
  private:
-  ShmBackend(std::shared_ptr<Hub> hub, const GroupPlace& place,
-             ArenaTuning tuning, Inbox inbox)
+  ShmBackend(std::shared_ptr<Hub> hub, const GroupPlace& place, Inbox inbox)
       : hub_(std::move(hub)),
-        hall_(std::make_shared<Hall>(place, tuning, inbox.fd())),
+        hall_(std::make_shared<Hall>(
+            place, [&] { return tuning_of(hub_->options, place.size); },
+            inbox)),
         arena_(*hall_, place.rank, hub_->policy_for(*hall_)),
         office_(*hall_, place.rank, std::move(inbox)) {
     place.bell->move_to({hall_, &hall_->entry(place.rank).bell});
-    watch_peers();
+    try {
+      watch_peers();
+    } catch (...) {
+      leave();
+      throw;
+    }
+  }
+
+  void leave() noexcept {
+    watched_.clear();
+    arena_.leave();
+    office_.close(arena_.rank());
   }
 
   void watch_peers() {
@@ -162,13 +198,16 @@ class ShmBackend : public Backend {
 
   // Everybody notices; the first one tells.
   void on_death(pid_t pid, const std::vector<int>& ranks) noexcept {
+    const Failure failure{
+        ErrorKind::kPeer, arena_.rank(), ranks.front(),
+        fmt::format("rank{} {} died: process {} has ended without leaving the "
+                    "group; look at its output",
+                    ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "), pid)};
     arena_.keep_pages();
-    arena_.fail({ErrorKind::kPeer, arena_.rank(), ranks.front(),
-                 fmt::format("rank{} {} died: process {} has ended without "
-                             "leaving the group; look at its output",
-                             ranks.size() == 1 ? "" : "s",
-                             fmt::join(ranks, ", "), pid)});
-    for (const int rank : ranks) office_.close(rank);
+    for (const int rank : ranks) {
+      arena_.fail_for_dead(rank, failure);
+      office_.close_dead(rank);
+    }
   }
 
   const std::shared_ptr<Hub> hub_;
@@ -178,40 +217,13 @@ class ShmBackend : public Backend {
   std::vector<std::unique_ptr<PeerWatch::Subscription>> watched_;
 };
 
-size_t from_environment(const char* name, size_t otherwise) {
-  const auto value = env::integer(name);
-  if (!value) return otherwise;
-  LOCKSTEP_CHECK(*value >= 0, UsageError, "{} is {}; it is 0 or more", name,
-                 *value);
-  return static_cast<size_t>(*value);
-}
-
-ArenaTuning tuning_of(const ShmOptions& options, int size) {
-  ArenaTuning tuning = ArenaTuning::for_ranks(size, true);
-  tuning.one_phase_bytes = options.one_phase_bytes.value_or(
-      from_environment("LOCKSTEP_SHM_ONE_PHASE_BYTES", tuning.one_phase_bytes));
-  tuning.window_bytes = options.window_bytes.value_or(
-      from_environment("LOCKSTEP_SHM_WINDOW_BYTES", tuning.window_bytes));
-  LOCKSTEP_CHECK(tuning.one_phase_bytes <= Arena::kPayloadBytes, UsageError,
-                 "one_phase_bytes is {}; it is {} at most",
-                 tuning.one_phase_bytes, Arena::kPayloadBytes);
-  LOCKSTEP_CHECK(tuning.window_bytes % 64 == 0 &&
-                     tuning.window_bytes >= 64 * static_cast<size_t>(size),
-                 UsageError,
-                 "window_bytes is {}; it is a multiple of 64, and at least 64 "
-                 "for each of {} ranks",
-                 tuning.window_bytes, size);
-  return tuning;
-}
-
 }  // namespace
 
 BackendFactory make_shm_factory(const ShmOptions& options) {
   auto hub = std::make_shared<Hub>();
   hub->options = options;
   return [hub](const GroupPlace& place) {
-    return std::make_unique<ShmBackend>(hub, place,
-                                        tuning_of(hub->options, place.size));
+    return std::make_unique<ShmBackend>(hub, place);
   };
 }
 

@@ -10,6 +10,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "lockstep/base/error.h"
+#include "lockstep/launch/rank_cpus.h"
+#include "support/message_of.h"
+
 namespace lockstep {
 namespace {
 
@@ -17,6 +21,7 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using testing::message_of;
 using ::testing::SizeIs;
 
 // `nodes` memory nodes of `cores` cores. With hyperthreads, core i has the
@@ -206,6 +211,18 @@ TEST(FindMachine, RespectsTheAffinityMask) {
     ASSERT_THAT(machine.cores, SizeIs(1));
     EXPECT_THAT(machine.cores[0].cpus, ElementsAre(last));
   }).join();
+}
+
+TEST(RankCpus, AreThoseThatTheLauncherWouldGive) {
+  const auto machine = find_machine();
+  const auto cpus = rank_cpus(0, "core");
+  ASSERT_THAT(cpus, SizeIs(machine.cores.size()));
+  for (size_t rank = 0; rank < cpus.size(); ++rank) {
+    EXPECT_EQ(cpus[rank], machine.cores[rank].cpus);
+  }
+  EXPECT_THAT(rank_cpus(3, "none"), Each(IsEmpty()));
+  EXPECT_THAT(message_of<UsageError>([] { rank_cpus(1, "moon"); }),
+              HasSubstr("core, numa and none, not 'moon'"));
 }
 
 }  // namespace

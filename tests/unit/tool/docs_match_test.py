@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What `lockstep` says of itself, its man page, its completion and
-docs/launcher.md name the same options.
+"""What `lockstep` says of itself, its man page, its completion and its pages
+in docs/ name the same options.
 
 Usage: docs_match_test.py LOCKSTEP_BINARY SOURCE_DIR
 """
@@ -18,6 +18,7 @@ LOCKSTEP = os.path.abspath(sys.argv[1])
 SOURCE = pathlib.Path(sys.argv[2]).resolve()
 COMPLETION = SOURCE / "tools/lockstep/completion.bash"
 DOCS = (SOURCE / "docs/launcher.md").read_text()
+BENCH_DOCS = (SOURCE / "docs/bench-command.md").read_text()
 # Without comments; roff writes a hyphen that can be copied as \-.
 MAN = re.sub(r'^\.\\".*\n', "",
              (SOURCE / "tools/lockstep/lockstep.1").read_text(),
@@ -64,7 +65,9 @@ def complete(*words):
 
 
 RUN_OPTIONS = options_in_help("run")
-ALL_OPTIONS = options_in_help() | RUN_OPTIONS | options_in_help("info")
+BENCH_OPTIONS = options_in_help("bench")
+ALL_OPTIONS = (options_in_help() | RUN_OPTIONS | options_in_help("info") |
+               BENCH_OPTIONS)
 
 
 class Documents(unittest.TestCase):
@@ -90,6 +93,16 @@ class Documents(unittest.TestCase):
         rows = re.findall(r"^\| (`-[^|]*)\|", DOCS, flags=re.MULTILINE)
         self.assertEqual(options_on_lines(rows), RUN_OPTIONS)
 
+    def test_the_page_on_measuring_lists_the_options_and_no_others(self):
+        rows = re.findall(r"^\| (`-[^|]*)\|", BENCH_DOCS, flags=re.MULTILINE)
+        self.assertEqual(options_on_lines(rows), BENCH_OPTIONS)
+
+    def test_all_list_the_collectives(self):
+        names = complete("lockstep", "bench", "")
+        self.assertIn("all_reduce", names)
+        for text in (MAN, BENCH_DOCS, output_of("bench", "--help")):
+            self.assertLessEqual(set(names), set(re.findall(r"[a-z_]+", text)))
+
     def test_both_list_the_variables_of_a_rank(self):
         plan = output_of("run", "-n", "1", "--backend", "auto", "--dry-run",
                          "--", "true")
@@ -104,12 +117,15 @@ class Completion(unittest.TestCase):
     def test_completes_commands(self):
         self.assertEqual(complete("lockstep", "r"), ["run"])
         self.assertEqual(complete("lockstep", "in"), ["info"])
+        self.assertEqual(complete("lockstep", "b"), ["bench"])
 
     def test_knows_the_options_and_no_others(self):
         self.assertEqual(set(complete("lockstep", "run", "-")) - {"--"},
                          RUN_OPTIONS)
         self.assertEqual(set(complete("lockstep", "info", "-")),
                          options_in_help("info"))
+        self.assertEqual(set(complete("lockstep", "bench", "-")),
+                         BENCH_OPTIONS)
         self.assertEqual(set(complete("lockstep", "-")), options_in_help())
 
     def test_completes_an_option(self):
@@ -130,6 +146,18 @@ class Completion(unittest.TestCase):
                          ["core"])
         self.assertEqual(complete("lockstep", "run", "--bind", "="),
                          ["core", "numa", "none"])
+
+    def test_completes_what_to_measure_and_how(self):
+        self.assertEqual(complete("lockstep", "bench", "all_r"),
+                         ["all_reduce"])
+        self.assertEqual(complete("lockstep", "bench", "all_reduce", "--reg"),
+                         ["--registered"])
+        self.assertEqual(
+            complete("lockstep", "bench", "all_reduce", "--op", "b"),
+            ["band", "bor", "bxor"])
+        for option in ("--dtype", "--op"):
+            for word in complete("lockstep", "bench", "barrier", option, ""):
+                self.assertIn(word, BENCH_DOCS)
 
     def test_completes_backends(self):
         self.assertEqual(complete("lockstep", "run", "--backend", ""),
