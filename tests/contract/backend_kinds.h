@@ -3,31 +3,46 @@
 
 #include <vector>
 
-#include "lockstep/backend/init.h"
 #include "lockstep/backend/local.h"
+#include "lockstep/backend/shm.h"
 #include "lockstep/store/hash_store.h"
 #include "support/rank_team.h"
 
 namespace lockstep {
 
+// Groups of a backend whose ranks find each other in a store.
+inline testing::Groups groups_in_store(const BackendFactory& factory, int size,
+                                       const GroupOptions& options) {
+  const auto store = std::make_shared<HashStore>();
+  testing::Groups groups(static_cast<size_t>(size));
+  std::vector<Thread> threads;
+  threads.reserve(groups.size());
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back("make", [&, rank] {
+      groups[static_cast<size_t>(rank)] =
+          ProcessGroup::make(factory, store, rank, size, options);
+    });
+  }
+  threads.clear();
+  return groups;
+}
+
 // All backends that can be made in this process, ranks being threads.
 inline std::vector<testing::BackendKind> backend_kinds() {
-  const auto shm = [](int size, const GroupOptions& options) {
-    InitOptions init;
-    init.backend = "shm";
-    init.store = std::make_shared<HashStore>();
-    init.rank = 0;
-    init.size = 1;
-    init.ranks_in_process = size;
-    init.name = options.name;
-    init.timeout = options.timeout;
-    init.notice_after = options.notice_after;
-    return init_ranks(init);
-  };
   const auto local = [](int size, const GroupOptions& options) {
     return make_local_groups(size, options);
   };
-  return {{"Local", local}, {"Shm", shm}};
+  const auto shm = [](int size, const GroupOptions& options) {
+    return groups_in_store(make_shm_factory(), size, options);
+  };
+  // Everything goes through the stages, in as many windows as there can be.
+  const auto tiny = [](int size, const GroupOptions& options) {
+    ShmOptions tuning;
+    tuning.one_phase_bytes = 0;
+    tuning.window_bytes = 4096;
+    return groups_in_store(make_shm_factory(tuning), size, options);
+  };
+  return {{"Local", local}, {"Shm", shm}, {"ShmTinyWindows", tiny}};
 }
 
 }  // namespace lockstep

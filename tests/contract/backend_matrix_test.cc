@@ -26,6 +26,8 @@ using testing::Row;
 
 enum class Mode { kSync, kAsync, kManyInFlight };
 enum class Where { kGroup, kSplit, kDuplicate };
+// Whose buffers are registered memory.
+enum class Registered { kNobodys, kEverybodys, kSome };
 
 constexpr std::array<int, 5> kSizes = {1, 2, 3, 4, 8};
 
@@ -41,6 +43,7 @@ enum Factor : size_t {
   kWhere,
   kRoot,
   kParts,
+  kMemory,
 };
 constexpr int kCountLevels = 7;
 const std::vector<int> kLevels = {testing::kCollectiveCount,
@@ -52,7 +55,8 @@ const std::vector<int> kLevels = {testing::kCollectiveCount,
                                   2,
                                   3,
                                   2,
-                                  2};
+                                  2,
+                                  3};
 
 template <class Enum>
 Enum level(const Row& row, Factor factor) {
@@ -134,8 +138,17 @@ std::vector<Row> rows_for(int size_level, Where where) {
   return rows;
 }
 
+// Enough for all that is in flight at once.
+constexpr size_t kPoolBytes = size_t{24} << 20;
+
 // Runs the case of `row` on one rank and returns what was wrong.
-std::string run_row(ProcessGroup& group, const Row& row, uint32_t seed) {
+std::string run_row(ProcessGroup& group, const Row& row, uint32_t seed,
+                    testing::MemoryPool& registered) {
+  const auto memory = level<Registered>(row, kMemory);
+  const bool is_registered =
+      memory == Registered::kEverybodys ||
+      (memory == Registered::kSome && group.rank() % 2 == 1);
+  registered.clear();
   const auto mode = level<Mode>(row, kMode);
   const int in_flight = mode == Mode::kManyInFlight ? 3 : 1;
   std::vector<std::unique_ptr<CaseRun>> runs;
@@ -143,7 +156,9 @@ std::string run_row(ProcessGroup& group, const Row& row, uint32_t seed) {
   for (int i = 0; i < in_flight; ++i) {
     const auto one =
         case_of(row, group.size(), seed + static_cast<uint32_t>(i));
-    runs.push_back(std::make_unique<CaseRun>(one, group.rank(), group.size()));
+    runs.push_back(
+        std::make_unique<CaseRun>(one, group.rank(), group.size(),
+                                  is_registered ? &registered : nullptr));
     CallOptions options;
     options.sync = mode == Mode::kSync;
     works.push_back(runs.back()->start(group, std::move(options)));
@@ -172,11 +187,13 @@ void run_rows(const testing::BackendKind& kind, int size, Where where,
   team.run(
       [&](ProcessGroup& world) {
         const auto group = group_for(world, where);
+        if (!group) return;
+        const RegisteredMemory memory = group->allocate(kPoolBytes);
+        testing::MemoryPool pool({memory.data(), memory.size()});
         uint32_t seed = 0;
         for (const Row& row : rows) {
           seed += 10;
-          if (!group) continue;
-          const std::string problem = run_row(*group, row, seed);
+          const std::string problem = run_row(*group, row, seed, pool);
           if (problem.empty() || ++problems > 10) continue;
           ADD_FAILURE() << problem;
         }

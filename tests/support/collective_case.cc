@@ -54,8 +54,9 @@ std::string describe(const CollectiveCase& one) {
                      one.unequal ? ", unequal parts" : "", one.root, one.seed);
 }
 
-CaseRun::CaseRun(const CollectiveCase& one, int rank, int size)
-    : case_(one), rank_(rank), size_(size) {
+CaseRun::CaseRun(const CollectiveCase& one, int rank, int size,
+                 MemoryPool* pool)
+    : case_(one), rank_(rank), size_(size), pool_(pool) {
   pieces_.push_back(make_piece(one.count, one.seed));
   if (!is_coalesced()) return;
   pieces_.push_back(make_piece(one.count / 2, one.seed + 1));
@@ -103,12 +104,12 @@ std::vector<size_t> CaseRun::sent_to_me() const {
 }
 
 void CaseRun::make_in(Piece& piece, size_t count) const {
-  piece.in_memory = FencedMemory(count, case_.dtype);
+  piece.in_memory = FencedMemory(count, case_.dtype, pool_);
   piece.in = piece.in_memory.buffer();
 }
 
 void CaseRun::make_out(Piece& piece, size_t count) const {
-  piece.out_memory = FencedMemory(count, case_.dtype);
+  piece.out_memory = FencedMemory(count, case_.dtype, pool_);
   piece.out = piece.out_memory.buffer();
 }
 

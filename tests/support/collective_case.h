@@ -50,7 +50,9 @@ std::string describe(const CollectiveCase& one);
 //   EXPECT_EQ(run.problem(), "");
 class CaseRun {
  public:
-  CaseRun(const CollectiveCase& one, int rank, int size);
+  // Its memory comes from `pool`, or from the heap.
+  CaseRun(const CollectiveCase& one, int rank, int size,
+          MemoryPool* pool = nullptr);
 
   std::shared_ptr<Work> start(ProcessGroup& group, CallOptions options = {});
 
@@ -89,6 +91,7 @@ class CaseRun {
   const CollectiveCase case_;
   const int rank_;
   const int size_;
+  MemoryPool* const pool_;
   std::vector<Piece> pieces_;
 };
 

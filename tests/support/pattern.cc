@@ -135,37 +135,40 @@ double number_at(const Buffer& buffer, size_t index) {
   return 0;
 }
 
-FencedMemory::FencedMemory(size_t count, DType dtype)
-    : dtype_(dtype),
-      count_(count),
-      memory_(2 * kFence + (count + 1) * size_of(dtype), kUntouchedByte) {
-  std::fill_n(memory_.begin(), begin(), kFenceByte);
-  std::fill_n(memory_.end() - kFence, kFence, kFenceByte);
+FencedMemory::FencedMemory(size_t count, DType dtype, MemoryPool* pool)
+    : dtype_(dtype), count_(count) {
+  size_t bytes = 2 * kFence + (count + 1) * size_of(dtype);
+  bytes = (bytes + kFence - 1) / kFence * kFence;
+  if (pool == nullptr) own_.resize(bytes);
+  memory_ = pool == nullptr ? Bytes(own_) : pool->take(bytes);
+  std::memset(memory_.data(), static_cast<int>(kFenceByte), bytes);
+  std::memset(memory_.data() + begin(), static_cast<int>(kUntouchedByte),
+              count * size_of(dtype));
 }
 
 // One element beyond what malloc aligns.
 size_t FencedMemory::begin() const { return kFence + size_of(dtype_); }
 
 Buffer FencedMemory::buffer() {
-  if (memory_.empty()) return {nullptr, 0, dtype_};
+  if (is_empty()) return {nullptr, 0, dtype_};
   return {memory_.data() + begin(), count_, dtype_};
 }
 
 bool FencedMemory::fences_hold() const {
   const auto is_fence = [](std::byte b) { return b == kFenceByte; };
-  return memory_.empty() ||
-         (std::all_of(memory_.begin(),
-                      memory_.begin() + static_cast<ptrdiff_t>(begin()),
-                      is_fence) &&
-          std::all_of(memory_.end() - kFence, memory_.end(), is_fence));
+  const std::byte* const data = memory_.data();
+  const size_t end = begin() + count_ * size_of(dtype_);
+  return is_empty() ||
+         (std::all_of(data, data + begin(), is_fence) &&
+          std::all_of(data + end, data + memory_.size(), is_fence));
 }
 
 bool FencedMemory::is_untouched() const {
+  if (is_empty()) return true;
+  const std::byte* const data = memory_.data() + begin();
   return fences_hold() &&
-         (memory_.empty() ||
-          std::all_of(memory_.begin() + static_cast<ptrdiff_t>(begin()),
-                      memory_.end() - kFence,
-                      [](std::byte b) { return b == kUntouchedByte; }));
+         std::all_of(data, data + count_ * size_of(dtype_),
+                     [](std::byte b) { return b == kUntouchedByte; });
 }
 
 ReduceOp Pattern::op_for(int rank) const {

@@ -6,16 +6,41 @@
 #include <vector>
 
 #include "lockstep/base/bytes.h"
+#include "lockstep/base/error.h"
 #include "lockstep/collective/types.h"
 
 namespace lockstep::testing {
 
+// A large piece of memory that is handed out bit by bit, until clear().
+class MemoryPool {
+ public:
+  MemoryPool() = default;
+  explicit MemoryPool(Bytes memory) : memory_(memory) {}
+
+  Bytes take(size_t bytes) {
+    LOCKSTEP_ASSERT(bytes <= memory_.size() - used_);
+    const Bytes taken = memory_.from(used_).first(bytes);
+    used_ += bytes;
+    return taken;
+  }
+  void clear() { used_ = 0; }
+
+ private:
+  Bytes memory_;
+  size_t used_ = 0;
+};
+
 // Memory for one test buffer, with a fence on both sides that nobody may
-// touch. It is aligned to its element only.
+// touch. It is aligned to its element only. It comes from `pool`, or from the
+// heap.
 class FencedMemory {
  public:
   FencedMemory() = default;
-  FencedMemory(size_t count, DType dtype);
+  FencedMemory(size_t count, DType dtype, MemoryPool* pool = nullptr);
+  FencedMemory(FencedMemory&&) = default;
+  FencedMemory& operator=(FencedMemory&&) = default;
+  FencedMemory(const FencedMemory&) = delete;
+  FencedMemory& operator=(const FencedMemory&) = delete;
 
   Buffer buffer();
   bool fences_hold() const;
@@ -24,10 +49,12 @@ class FencedMemory {
 
  private:
   size_t begin() const;
+  bool is_empty() const { return memory_.empty(); }
 
   DType dtype_ = DType::kFloat32;
   size_t count_ = 0;
-  ByteVector memory_;
+  ByteVector own_;
+  Bytes memory_;
 };
 
 // What the ranks put into a collective, and what should come out, computed the
