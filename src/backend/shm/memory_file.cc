@@ -100,6 +100,11 @@ MemoryFile MemoryFile::of_process(pid_t pid, int fd) {
                     errno);
 }
 
+bool is_gone(const SystemError& error) {
+  const int number = error.error_number();
+  return number == ENOENT || number == ESRCH || number == ESTALE;
+}
+
 // Pages past the end of the file would end the process when touched.
 Mapping MemoryFile::map(size_t offset, size_t bytes, Populate populate) const {
   struct stat status {};

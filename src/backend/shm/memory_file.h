@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 
+#include "lockstep/base/error.h"
 #include "lockstep/base/fd.h"
 
 namespace lockstep::detail {
@@ -63,6 +64,10 @@ class MemoryFile {
 // A number that no other process has: descriptors and process numbers are used
 // again, so whoever opens memory through them looks for the number it expects.
 uint64_t new_cookie();
+
+// Whether an error of of_process() or map() means that the other process, or
+// what it had open, is gone.
+bool is_gone(const SystemError& error);
 
 constexpr size_t kPageBytes = 4096;
 inline size_t whole_pages(size_t bytes) {

@@ -22,12 +22,6 @@ struct Frame {
   uint64_t parcel_cookie;
 };
 
-// The process or its descriptor is gone, or a parcel was taken back.
-bool is_gone(const SystemError& error) {
-  const int number = error.error_number();
-  return number == ENOENT || number == ESRCH || number == ESTALE;
-}
-
 }  // namespace
 
 struct PostOffice::Sending {

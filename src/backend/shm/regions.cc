@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -40,23 +41,42 @@ RegisteredMemory Regions::add(size_t bytes, const Show& show) {
       file.map(0, file_bytes, MemoryFile::Populate::kNow));
   const std::vector<int> descriptors = show(file.fd());
   Piece piece;
+  std::optional<int> gone;
   for (int rank = 0; rank < hall_.size(); ++rank) {
     Mapping mapping;
-    if (rank != rank_) {
-      mapping = MemoryFile::of_process(hall_.entry(rank).pid,
-                                       descriptors[static_cast<size_t>(rank)])
-                    .map(0, file_bytes,
-                         hall_.size() <= kMostPopulated
-                             ? MemoryFile::Populate::kNow
-                             : MemoryFile::Populate::kOnUse);
+    try {
+      if (rank != rank_) {
+        mapping =
+            map_of(rank, descriptors[static_cast<size_t>(rank)], file_bytes);
+      }
+    } catch (const SystemError& error) {
+      if (!is_gone(error)) throw;
+      gone = rank;
+      break;
     }
     piece.data.push_back((rank == rank_ ? own->data() : mapping.data()) +
                          kPageBytes);
     piece.mappings.push_back(std::move(mapping));
   }
-  show(0);  // all have opened the file, so it may be closed
+  // All have opened the file, so it may be closed. A rank whose file is gone
+  // has failed, and here all learn why; or it has ended, which is noticed here
+  // unless it came before that.
+  show(0);
+  if (gone) {
+    throw PeerError(fmt::format("rank {} died: process {} has ended without "
+                                "leaving the group; look at its output",
+                                *gone, hall_.entry(*gone).pid),
+                    *gone);
+  }
   pieces_.push_back(std::move(piece));
   return hold(pieces_.size() - 1, std::move(own), bytes);
+}
+
+Mapping Regions::map_of(int rank, int fd, size_t bytes) const {
+  return MemoryFile::of_process(hall_.entry(rank).pid, fd)
+      .map(0, bytes,
+           hall_.size() <= kMostPopulated ? MemoryFile::Populate::kNow
+                                          : MemoryFile::Populate::kOnUse);
 }
 
 RegisteredMemory Regions::hold(uint64_t region,

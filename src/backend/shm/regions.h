@@ -28,7 +28,8 @@ class Regions {
 
   // Makes a piece of `bytes` on every rank. `show` shows the others a number
   // of this rank's, waits for all, and returns theirs by rank.
-  // Errors: SystemError when there is no room.
+  // Errors: SystemError when there is no room, PeerError when a rank has ended
+  //         meanwhile, and those of `show`.
   using Show = std::function<std::vector<int>(int mine)>;
   RegisteredMemory add(size_t bytes, const Show& show);
 
@@ -61,6 +62,7 @@ class Regions {
   };
 
   void unmap_dropped();
+  Mapping map_of(int rank, int fd, size_t bytes) const;
   RegisteredMemory hold(uint64_t region, std::shared_ptr<Mapping> mapping,
                         size_t bytes);
 
