@@ -6,10 +6,12 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <utility>
 
@@ -37,12 +39,13 @@ struct Pipe {
 // What the child does between fork and exec: system calls only, since another
 // thread may have held any lock when we forked. Writes errno when it fails.
 [[noreturn]] void become(char* const* arguments, const char* directory,
-                         pid_t parent, int null, int output, int trouble) {
+                         pid_t parent, int death_signal, int null, int output,
+                         int trouble) {
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
   // The parent may have died before we asked to die with it.
-  if (::prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && ::getppid() == parent &&
+  if (::prctl(PR_SET_PDEATHSIG, death_signal) == 0 && ::getppid() == parent &&
       ::dup2(null, STDIN_FILENO) >= 0 && ::dup2(output, STDOUT_FILENO) >= 0 &&
       (directory == nullptr || ::chdir(directory) == 0)) {
     ::execvp(arguments[0], arguments);
@@ -55,7 +58,8 @@ struct Pipe {
 }  // namespace
 
 ChildProcess::ChildProcess(const std::vector<std::string>& arguments,
-                           const Options& options) {
+                           const Options& options)
+    : ends_by_itself_(options.ends_by_itself) {
   std::vector<std::string> words = arguments;
   std::vector<char*> pointers;
   pointers.reserve(words.size() + 1);
@@ -72,8 +76,8 @@ ChildProcess::ChildProcess(const std::vector<std::string>& arguments,
   pid_ = ::fork();
   if (pid_ < 0) throw SystemError("cannot start " + words[0], errno);
   if (pid_ == 0) {
-    become(pointers.data(), directory, parent, null.get(),
-           options.keep_output ? output.in.get() : null.get(),
+    become(pointers.data(), directory, parent, ends_by_itself_ ? 0 : SIGKILL,
+           null.get(), options.keep_output ? output.in.get() : null.get(),
            trouble.in.get());
   }
   trouble.in.reset();
@@ -86,7 +90,11 @@ ChildProcess::ChildProcess(const std::vector<std::string>& arguments,
 }
 
 ChildProcess::~ChildProcess() {
-  if (pid_ < 0) return;
+  if (!is_running()) return;
+  if (ends_by_itself_) {
+    ::kill(pid_, SIGTERM);
+    if (wait(Deadline::in(std::chrono::seconds(10)))) return;
+  }
   ::kill(pid_, SIGKILL);
   ::waitpid(pid_, nullptr, 0);
 }
@@ -94,6 +102,13 @@ ChildProcess::~ChildProcess() {
 bool ChildProcess::is_running() {
   if (pid_ >= 0 && ::waitpid(pid_, nullptr, WNOHANG) == pid_) pid_ = -1;
   return pid_ >= 0;
+}
+
+bool ChildProcess::wait(Deadline deadline) {
+  if (pid_ < 0) return true;
+  const Fd handle(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
+  if (handle) poll_one(handle.get(), POLLIN, deadline);
+  return !is_running();
 }
 
 std::string ChildProcess::read_line(Deadline deadline) {

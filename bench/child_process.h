@@ -12,7 +12,7 @@
 namespace lockstep::bench {
 
 // A program that runs beside the benchmark and never outlives it: the
-// destructor kills it, and the kernel does when the benchmark itself is killed.
+// destructor ends it, and the kernel does when the benchmark itself is killed.
 //
 //   ChildProcess server({"/proc/self/exe", "--serve"});
 //   const std::string port = server.read_line(Deadline::in(10s));
@@ -27,6 +27,10 @@ class ChildProcess {
   struct Options {
     std::string directory;    // where it runs; empty: here
     bool keep_output = true;  // false: for a program that is never read from
+    // For a program with files or processes of its own to clean up, which
+    // ends soon after we do whatever happens: it is asked to end, and killed
+    // only if it takes too long.
+    bool ends_by_itself = false;
   };
 
   explicit ChildProcess(const std::vector<std::string>& arguments)
@@ -40,12 +44,16 @@ class ChildProcess {
   pid_t pid() const { return pid_; }
   bool is_running();
 
+  // Waits for it to end by itself; false when the deadline passed first.
+  bool wait(Deadline deadline);
+
   // The next line it prints, without its end. Errors: TimeoutError, and
   // PeerError when it ended first.
   std::string read_line(Deadline deadline);
 
  private:
   pid_t pid_ = -1;  // -1 once it was collected
+  bool ends_by_itself_ = false;
   Fd output_;
 };
 

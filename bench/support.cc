@@ -74,10 +74,10 @@ void Report::add(Row row) {
   }
   fmt::print(
       "{:<20}{:<12}{:>10}{:>6} {:>12.6g}{:>12.6g} {:>7.3f}  {:>6.3f}-{:<7.3f}"
-      "  {:.6g}/{:.6g}\n",
+      "  {:.6g}/{:.6g}  {}\n",
       row.name, row.rival, row.bytes, row.ranks, result.ours, result.rival,
       result.ratio, result.lowest_ratio, result.highest_ratio, result.best_ours,
-      result.best_rival);
+      result.best_rival, row.collective);
   std::fflush(stdout);
   rows_.push_back(std::move(row));
 }
@@ -94,6 +94,7 @@ void Report::write() const {
                    {"ours", row.result.ours},
                    {"rival_value", row.result.rival},
                    {"ratio", row.result.ratio}});
+    if (!row.collective.empty()) all.back()["collective"] = row.collective;
   }
   errno = 0;
   std::ofstream file(options_.json_file);
@@ -102,11 +103,15 @@ void Report::write() const {
 }
 
 int run(const std::string& bench, int argc, char** argv,
-        const std::function<void(Report&)>& body) {
+        const std::function<void(Report&)>& body,
+        const std::vector<TextOption>& more) {
   CLI::App app("Compares lockstep with its rivals.", "bench_" + bench);
   Report::Options options;
   app.add_flag("--quick", options.quick, "3 rounds of each case, not 15");
   app.add_option("--json", options.json_file, "Write the rows to this file");
+  for (const auto& option : more) {
+    app.add_option(option.name, *option.value, option.help);
+  }
   CLI11_PARSE(app, argc, argv);
   try {
     Report report(bench, options);

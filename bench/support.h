@@ -49,6 +49,7 @@ struct Row {
   size_t bytes = 0;   // of the payload of one operation
   int ranks = 0;      // or clients: how many at once
   Comparison result;
+  std::string collective = {};  // which one, where there are several
 };
 
 // Collects rows: each is printed at once, all go to the file at the end.
@@ -78,10 +79,18 @@ class Report {
   std::vector<Row> rows_;
 };
 
-// Parses --quick and --json FILE, runs `body` and writes the rows. Returns
-// what main() should return; an error is printed and makes that nonzero, and
-// then no file is written.
+// An option of one benchmark's own.
+struct TextOption {
+  std::string name;  // "--only"
+  std::string help;
+  std::string* value;
+};
+
+// Parses --quick, --json FILE and `more`, runs `body` and writes the rows.
+// Returns what main() should return; an error is printed and makes that
+// nonzero, and then no file is written.
 int run(const std::string& bench, int argc, char** argv,
-        const std::function<void(Report&)>& body);
+        const std::function<void(Report&)>& body,
+        const std::vector<TextOption>& more = {});
 
 }  // namespace lockstep::bench

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collectives/team.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "binding.h"
+#include "lockstep/base/error.h"
+
+using namespace std::chrono_literals;
+
+namespace lockstep::bench {
+namespace {
+
+constexpr auto kAnswerTime = 60s;  // for one order; a worker's own is shorter
+constexpr auto kLookTime = 500ms;  // how often we see whether all still run
+constexpr auto kEndTime = 5s;
+
+// Empty for one that was not built.
+std::string program_of(Party party) {
+  switch (party) {
+    case Party::kLockstep:
+      return LOCKSTEP_WORKER;
+    case Party::kGloo:
+      return GLOO_WORKER;
+    case Party::kOpenMpi:
+      return OPENMPI_WORKER;
+  }
+  return "";
+}
+
+std::vector<std::string> arguments_of(Party party, uint16_t port, int rank,
+                                      int size) {
+  return {program_of(party), std::to_string(port), std::to_string(rank),
+          std::to_string(size)};
+}
+
+}  // namespace
+
+const char* to_text(Party party) {
+  switch (party) {
+    case Party::kLockstep:
+      return "lockstep";
+    case Party::kGloo:
+      return "gloo";
+    case Party::kOpenMpi:
+      return "openmpi";
+  }
+  return "";
+}
+
+bool is_present(Party party) { return !program_of(party).empty(); }
+
+Team::Team(Party party, int size, const std::string& backend)
+    : party_(party),
+      size_(size),
+      server_("127.0.0.1", 0, ""),
+      store_("127.0.0.1", server_.port(), "") {
+  if (party == Party::kOpenMpi) {
+    start_mpirun();
+  } else {
+    start_workers(backend);
+  }
+  std::string said;
+  for (int r = 0; r < size_; ++r) said = next_answer();
+  settings_ = said + settings_;
+}
+
+void Team::start_workers(const std::string& backend) {
+  for (int r = 0; r < size_; ++r) {
+    auto arguments = arguments_of(party_, server_.port(), r, size_);
+    if (!backend.empty()) arguments.push_back(backend);
+    ChildProcess::Options options;
+    options.keep_output = false;
+    processes_.push_back(std::make_unique<ChildProcess>(arguments, options));
+  }
+}
+
+// A block of mpirun's command line for each rank, so that each is told who it
+// is as all other workers are.
+void Team::start_mpirun() {
+  std::vector<std::string> words = {MPIRUN, "--allow-run-as-root"};
+  const size_t name_ends = words.size();
+  if (static_cast<size_t>(size_) <= allowed_cpus().size()) {
+    words.insert(words.end(), {"--bind-to", "core", "--map-by", "core"});
+  } else {
+    // More ranks than cores: the worker binds itself, as the others' do.
+    words.insert(words.end(), {"--bind-to", "none", "--oversubscribe", "--mca",
+                               "mpi_yield_when_idle", "1"});
+  }
+  settings_ = fmt::format(
+      ", mpirun {}", fmt::join(words.begin() + name_ends, words.end(), " "));
+  for (int r = 0; r < size_; ++r) {
+    if (r > 0) words.push_back(":");
+    words.insert(words.end(), {"-n", "1"});
+    const auto more = arguments_of(party_, server_.port(), r, size_);
+    words.insert(words.end(), more.begin(), more.end());
+  }
+  ChildProcess::Options options;
+  options.keep_output = false;
+  options.ends_by_itself = true;  // when its ranks end, which see us go
+  processes_.push_back(std::make_unique<ChildProcess>(words, options));
+}
+
+Team::~Team() {
+  try {
+    for (int r = 0; r < size_; ++r) store_.push(order_queue(r), {});
+    const auto deadline = Deadline::in(kEndTime);
+    for (auto& process : processes_) process->wait(deadline);
+  } catch (const std::exception&) {
+    // Their own destructors end them then.
+  }
+}
+
+Answer Team::run(const Order& order) {
+  for (int r = 0; r < size_; ++r) store_.push(order_queue(r), to_text(order));
+  Answer slowest;
+  for (int r = 0; r < size_; ++r) {
+    const Answer answer = parse_answer(next_answer());
+    slowest.mean = std::max(slowest.mean, answer.mean);
+    slowest.median = std::max(slowest.median, answer.median);
+    slowest.p99 = std::max(slowest.p99, answer.p99);
+  }
+  return slowest;
+}
+
+std::string Team::next_answer() {
+  const auto deadline = Deadline::in(kAnswerTime);
+  for (;;) {
+    try {
+      std::string text = to_string(
+          store_.pop(kAnswerQueue, earlier(deadline, Deadline::in(kLookTime))));
+      const std::string mark = kErrorMark;
+      LOCKSTEP_CHECK(text.compare(0, mark.size(), mark) != 0, PeerError,
+                     "{}: {}", to_text(party_), text.substr(mark.size()));
+      return text;
+    } catch (const TimeoutError&) {
+      for (auto& process : processes_) {
+        LOCKSTEP_CHECK(process->is_running(), PeerError,
+                       "a process of {} has ended", to_text(party_));
+      }
+      if (deadline.passed()) throw;
+    }
+  }
+}
+
+}  // namespace lockstep::bench

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "collectives/order.h"
+#include "collectives/runner.h"
+
+namespace lockstep::bench {
+
+// Carries out orders on one rank: the same way for ours and every rival.
+//
+// A collective that is not the one before is first done on numbers that show
+// whether it is right. Then it is done a few times to warm up and, after a
+// barrier, `times` times by the clock. The clock sees zeros only: sums of sums
+// would grow without end.
+//
+// Threads: one.
+// Errors:  InternalError for a wrong result; what the runner throws.
+class Workshop {
+ public:
+  Workshop(const Place& place, Runner& runner)
+      : rank_(place.rank), size_(place.size), runner_(runner) {}
+
+  Answer carry_out(const Order& order);
+
+ private:
+  using Memory = std::shared_ptr<float>;
+
+  Answer collective(const Order& order);
+  Answer copy(const Order& order);
+  Answer compute(const Order& order);
+
+  void verify(const Order& order, float* data, float* part);
+  void run_once(Task task, float* data, float* part, size_t count);
+
+  // Memory of this size and kind, kept until another size is asked for.
+  // `which` tells apart those that are needed at once.
+  float* memory(const Order& order, bool registered, int which);
+
+  const int rank_;
+  const int size_;
+  Runner& runner_;
+  Order last_;  // the last collective; of no bytes at first
+  size_t memory_bytes_ = 0;
+  std::map<std::pair<bool, int>, Memory> memory_;
+};
+
+}  // namespace lockstep::bench
