@@ -17,32 +17,36 @@ void broadcast(const ArenaStep& step) {
   std::byte* const target = bytes_at(op.out, 0);
   if (step.is_small(bytes)) {
     if (is_root) copy_bytes(step.arena.payload(bytes), target, bytes);
-    step.meet();
+    step.meet_small();
     if (!is_root) copy_bytes(target, step.arena.payload(op.root, bytes), bytes);
     return;
   }
   step.meet();
   if (!step.sees_out(op.root)) return broadcast_staged(step);
   step.arena.work_and_part(step.patience, [&] {
-    if (!is_root) copy_bytes(target, step.out_of(op.root), bytes);
+    if (is_root) return;
+    const size_t all = bytes * static_cast<size_t>(step.size() - 1);
+    copy_shared(target, step.out_of(op.root), bytes, all);
   });
 }
 
 void all_gather(const ArenaStep& step) {
   const CollectiveOp& op = step.op;
+  const size_t all = op.out.bytes() * static_cast<size_t>(step.size());
   // Beginning with the next rank, so that not all read the same one at once.
   const auto collect = [&](const auto& part_from) {
     for (int i = 1; i <= step.size(); ++i) {
       const int peer = (step.rank() + i) % step.size();
       const Part part = part_of(op.out_counts, op.out.count, peer, step.size());
       const size_t bytes = part.count * size_of(op.out.dtype);
-      copy_bytes(bytes_at(op.out, part.offset), part_from(peer, bytes), bytes);
+      copy_shared(bytes_at(op.out, part.offset), part_from(peer, bytes), bytes,
+                  all);
     }
   };
   if (step.is_small(op.out.bytes())) {
     copy_bytes(step.arena.payload(op.in.bytes()), bytes_at(op.in, 0),
                op.in.bytes());
-    step.meet();
+    step.meet_small();
     return collect([&](int peer, size_t bytes) {
       return step.arena.payload(peer, bytes);
     });
@@ -171,8 +175,9 @@ void all_to_all(const ArenaStep& step) {
       const size_t from =
           given ? lists.offset(peer, step.rank())
                 : part_of({}, op.in.count, step.rank(), step.size()).offset;
-      copy_bytes(bytes_at(op.out, part.offset), step.in_of(peer, from),
-                 part.count * size_of(op.out.dtype));
+      copy_shared(bytes_at(op.out, part.offset), step.in_of(peer, from),
+                  part.count * size_of(op.out.dtype),
+                  op.out.bytes() * static_cast<size_t>(step.size()));
     }
   });
 }

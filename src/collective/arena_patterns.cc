@@ -26,7 +26,7 @@ void run_on_arena(Arena& arena, const CollectiveOp& op, Patience& patience) {
       return all_to_all(step);
     case OpKind::kBarrier:
     case OpKind::kAllocate:
-      return step.meet();
+      return step.meet_small();
     case OpKind::kSend:
     case OpKind::kRecv:
     case OpKind::kLocalStep:

@@ -22,7 +22,7 @@ void reduce_one_phase(const ArenaStep& step, bool wants_result) {
   const CollectiveOp& op = step.op;
   const size_t bytes = op.in.bytes();
   copy_bytes(step.arena.payload(bytes), bytes_at(op.in, 0), bytes);
-  step.meet();
+  step.meet_small();
   if (!wants_result) return;
   combine(
       step, [&](int rank) { return step.arena.payload(rank, bytes); },

@@ -19,6 +19,10 @@ struct ArenaStep {
   int rank() const { return arena.rank(); }
   int size() const { return arena.size(); }
 
+  // Meets after a payload was left: nobody asks where the memory is.
+  void meet_small() const {
+    arena.meet({op.signature, op.reduce.factor(), {}, {}}, patience);
+  }
   // Shows what this rank brings, and learns what the others do.
   void meet() const {
     arena.meet({op.signature, op.reduce.factor(), arena.ref_of(op.in),

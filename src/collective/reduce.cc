@@ -74,8 +74,50 @@ bool is_line(const void* address) {
   return reinterpret_cast<uintptr_t>(address) % detail::kCacheLine == 0;
 }
 
-// A chunk of whole lines: into memory of our own and from there to outputs.
+// Past the caches, chunks come from two pages in turn, and the next two pages
+// are fetched meanwhile: so the processor keeps more of memory busy than it
+// would from end to end. Calls `chunk(begin, next)` for what fills pairs of
+// pages; `next` is what to fetch. Returns where that ended.
+constexpr size_t kPageBytes = 4096;
 constexpr size_t kChunkBytes = 512;
+template <class Chunk>
+size_t for_chunks(const Operands& operands, size_t element_bytes, size_t begin,
+                  const Chunk& chunk) {
+  const size_t page = kPageBytes / element_bytes;
+  for (; operands.count - begin >= 2 * page; begin += 2 * page) {
+    const bool more = operands.count - begin >= 4 * page;
+    const int fetched = more ? operands.input_count : 0;
+    for (size_t at = begin; at < begin + page;
+         at += kChunkBytes / element_bytes) {
+      for (const size_t here : {at, at + page}) {
+        chunk(here, Upcoming{operands.inputs, fetched,
+                             (here + 2 * page) * element_bytes});
+      }
+    }
+  }
+  return begin;
+}
+
+// In place: the lines are in the caches when they are written.
+void reduce_large_in_place(Kernel kernel, const Operands& operands,
+                           const Outputs& outputs) {
+  const size_t size = outputs.element_bytes;
+  const size_t end =
+      for_chunks(operands, size, 0, [&](size_t begin, const Upcoming& next) {
+        for (int i = 0; i < next.input_count; ++i) {
+          const auto* const from =
+              static_cast<const std::byte*>(next.inputs[i]) + next.begin;
+          for (size_t at = 0; at < kChunkBytes; at += detail::kCacheLine) {
+            __builtin_prefetch(from + at, 1);
+          }
+        }
+        reduce_in_caches(kernel, operands, outputs, begin,
+                         begin + kChunkBytes / size);
+      });
+  reduce_in_caches(kernel, operands, outputs, end, operands.count);
+}
+
+// A chunk of whole lines: into memory of our own and from there to outputs.
 void reduce_chunk(Kernel kernel, Operands operands, const Outputs& outputs,
                   size_t begin, Upcoming next) {
   alignas(detail::kCacheLine) std::byte chunk[kChunkBytes];
@@ -94,16 +136,11 @@ void reduce_chunk(Kernel kernel, Operands operands, const Outputs& outputs,
   }
 }
 
-// The same past the caches. Chunks come from two pages in turn, and are so
-// small that the processor writes one while it computes the next: so it keeps
-// more of memory busy than it would from end to end. What is before the first
-// line of output `first` and after the last pair of pages goes as usual.
+// Outputs that are no inputs are written past the caches, in chunks so small
+// that the processor writes one while it computes the next. What is before the
+// first line of output `first` and after the last pair of pages goes as usual.
 void reduce_past_caches(Kernel kernel, const Operands& operands,
                         Outputs& outputs, int first) {
-  constexpr size_t kPageBytes = 4096;
-  const size_t size = outputs.element_bytes;
-  const size_t page = kPageBytes / size;
-  const size_t chunk = kChunkBytes / size;
   size_t begin = 0;
   while (begin < operands.count && !is_line(outputs.part(first, begin))) {
     ++begin;
@@ -113,16 +150,10 @@ void reduce_past_caches(Kernel kernel, const Operands& operands,
                                !is_input(outputs.at[i], operands));
   }
   reduce_in_caches(kernel, operands, outputs, 0, begin);
-  for (; operands.count - begin >= 2 * page; begin += 2 * page) {
-    const bool more = operands.count - begin >= 4 * page;
-    const int fetched = more ? operands.input_count : 0;
-    for (size_t at = begin; at < begin + page; at += chunk) {
-      for (const size_t here : {at, at + page}) {
-        reduce_chunk(kernel, operands, outputs, here,
-                     {operands.inputs, fetched, (here + 2 * page) * size});
-      }
-    }
-  }
+  begin = for_chunks(operands, outputs.element_bytes, begin,
+                     [&](size_t here, const Upcoming& next) {
+                       reduce_chunk(kernel, operands, outputs, here, next);
+                     });
   reduce_in_caches(kernel, operands, outputs, begin, operands.count);
   detail::fence_stream();
 }
@@ -152,8 +183,10 @@ void detail::reduce_with(Stores stores, const Reduction& reduction,
   operands.count = count;
   int first = 0;  // of those that can be streamed
   while (first < output_count && is_input(outputs[first], operands)) ++first;
-  if (stores == Stores::kCached || first == output_count) {
+  if (stores == Stores::kCached) {
     reduce_in_caches(kernel, operands, out, 0, count);
+  } else if (first == output_count) {
+    reduce_large_in_place(kernel, operands, out);
   } else {
     reduce_past_caches(kernel, operands, out, first);
   }
@@ -168,6 +201,19 @@ void reduce(const Reduction& reduction, const void* const* inputs,
                                            : detail::Stores::kStreaming,
                       reduction, inputs, input_count, outputs, output_count,
                       count);
+}
+
+void copy_shared(void* to, const void* from, size_t bytes, size_t all_bytes) {
+  if (bytes == 0 || to == from) return;
+  if (fits_caches(2 * all_bytes)) {
+    std::memcpy(to, from, bytes);
+    return;
+  }
+  Reduction copying;
+  copying.dtype = DType::kUInt8;
+  copying.kind = ReduceOp::kMax;
+  detail::reduce_with(detail::Stores::kStreaming, copying, &from, 1, &to, 1,
+                      bytes);
 }
 
 }  // namespace lockstep

@@ -13,20 +13,19 @@ namespace {
 
 struct DTypeFacts {
   const char* name;
-  size_t bytes;
   bool floating;
 };
 constexpr std::array<DTypeFacts, kDTypeCount> kDTypes = {{
-    {"float32", 4, true},
-    {"float64", 8, true},
-    {"float16", 2, true},
-    {"bfloat16", 2, true},
-    {"int8", 1, false},
-    {"uint8", 1, false},
-    {"int16", 2, false},
-    {"int32", 4, false},
-    {"int64", 8, false},
-    {"bool", 1, false},
+    {"float32", true},
+    {"float64", true},
+    {"float16", true},
+    {"bfloat16", true},
+    {"int8", false},
+    {"uint8", false},
+    {"int16", false},
+    {"int32", false},
+    {"int64", false},
+    {"bool", false},
 }};
 const DTypeFacts& facts(DType dtype) {
   return kDTypes[static_cast<size_t>(dtype)];
@@ -34,7 +33,6 @@ const DTypeFacts& facts(DType dtype) {
 
 }  // namespace
 
-size_t size_of(DType dtype) { return facts(dtype).bytes; }
 const char* to_text(DType dtype) { return facts(dtype).name; }
 bool is_floating(DType dtype) { return facts(dtype).floating; }
 

@@ -197,7 +197,7 @@ Engine::Engine(BackendFactory factory, GroupPlace place, GroupOptions options)
 // for and receives withdrawn; then the backend leaves its peers.
 Engine::~Engine() = default;
 
-std::shared_ptr<Work> Engine::launch(CollectiveOp op, CallOptions options) {
+std::shared_ptr<Work> Engine::launch(CollectiveOp&& op, CallOptions&& options) {
   return launch_task(op, options, nullptr);
 }
 

@@ -35,7 +35,7 @@ class Engine {
 
   // Queues `op`, or runs it here when the caller wants to wait. `op` has been
   // checked; its sequence number is given here.
-  std::shared_ptr<Work> launch(CollectiveOp op, CallOptions options);
+  std::shared_ptr<Work> launch(CollectiveOp&& op, CallOptions&& options);
 
   // Waits for registered memory, in the lane's order.
   RegisteredMemory allocate(CollectiveOp op, CallOptions options);

@@ -20,7 +20,7 @@ class ProcessGroup::Impl : public detail::Engine {
   // Launches what `make(maker)` returns. Wrong arguments are thrown before the
   // sequence number moves.
   template <class Make>
-  Handle call(OpKind kind, CallOptions options, Make make) {
+  Handle call(OpKind kind, CallOptions&& options, Make make) {
     CollectiveOp op =
         detail::with_context([&] { return context(to_text(kind)); },
                              [&] {

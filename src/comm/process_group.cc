@@ -64,7 +64,9 @@ int64_t ProcessGroup::sequence_number() const {
 
 ProcessGroup::Handle ProcessGroup::all_reduce(Buffer data, ReduceOp op,
                                               CallOptions options) {
-  return all_reduce(data, data, op, std::move(options));
+  return impl_->call(
+      OpKind::kAllReduce, std::move(options),
+      [&](const OpMaker& maker) { return maker.all_reduce(data, data, op); });
 }
 
 ProcessGroup::Handle ProcessGroup::all_reduce(Buffer in, Buffer out,

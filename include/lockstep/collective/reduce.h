@@ -30,6 +30,11 @@ void reduce(const Reduction& reduction, const void* const* inputs,
             int input_count, void* const* outputs, int output_count,
             size_t count);
 
+// Copies bytes, as one of several ranks that copy `all_bytes` together at this
+// moment: what would not stay in the caches anyway is written past them, so
+// memory need not read what is overwritten.
+void copy_shared(void* to, const void* from, size_t bytes, size_t all_bytes);
+
 // The name of the instruction set in use, for `lockstep info` and benchmarks.
 const char* reduce_target();
 

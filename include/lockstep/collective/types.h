@@ -23,7 +23,11 @@ enum class DType : uint8_t {
 };
 constexpr int kDTypeCount = 10;
 
-size_t size_of(DType dtype);  // bytes of one element
+// Bytes of one element.
+constexpr size_t size_of(DType dtype) {
+  constexpr size_t kSizes[kDTypeCount] = {4, 8, 2, 2, 1, 1, 2, 4, 8, 1};
+  return kSizes[static_cast<size_t>(dtype)];
+}
 const char* to_text(DType dtype);
 bool is_floating(DType dtype);
 
