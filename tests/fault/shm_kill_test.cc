@@ -3,6 +3,7 @@
 // it was, and of the dead nothing is left.
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -70,32 +71,45 @@ std::set<std::string> files_in_dev_shm() {
   return names;
 }
 
-// What all processes of this machine share, in MB.
-int64_t shared_memory() {
-  std::ifstream file("/proc/meminfo");
+// The number after `name` in a file of such lines; 0 when that cannot be read.
+int64_t kilobytes_in(const std::filesystem::path& path,
+                     const std::string& name) {
+  std::ifstream file(path);
   std::string word;
   while (file >> word) {
     int64_t kilobytes = 0;
-    if (word == "Shmem:" && file >> kilobytes) return kilobytes / 1024;
+    if (word == name && file >> kilobytes) return kilobytes;
   }
   return 0;
+}
+
+// Shared memory of this machine that no process has mapped, in MB: a leak would
+// be there, and what others do meanwhile is not.
+int64_t ownerless_memory() {
+  int64_t kilobytes = kilobytes_in("/proc/meminfo", "Shmem:");
+  for (const auto& process : std::filesystem::directory_iterator("/proc")) {
+    if (process.path().filename().string().find_first_not_of("0123456789") ==
+        std::string::npos) {
+      kilobytes -= kilobytes_in(process.path() / "smaps_rollup", "Pss_Shmem:");
+    }
+  }
+  return kilobytes / 1024;
 }
 
 TEST(ShmKill, JobsKilledAtAnyMomentLeaveNothing) {
   const int jobs = testing::full_run() ? 500 : 30;
   std::mt19937 random(testing::announced_seed());
   const auto files_before = files_in_dev_shm();
-  const int64_t memory_before = shared_memory();
-  int64_t held = 0;  // by jobs that had come to work
+  const int64_t memory_before = ownerless_memory();
+  int64_t held = 0;  // about, by jobs that had come to work
   for (int i = 0; i < jobs; ++i) {
     constexpr int kRanks = 3;
-    constexpr int64_t kAtLeast = 12;  // registered, in MB, of all ranks
+    constexpr int64_t kRegistered = 12;  // of all ranks, in MB
     ShmJob job(kRanks, "play", random());
     // Half of them while they meet, half of them at work.
-    const bool at_work = random() % 2 == 0;
-    if (at_work) {
+    if (i % 2 == 0) {
       ASSERT_TRUE(job.wait_for_all("ready"));
-      held += kAtLeast;
+      held += kRegistered;
     }
     sleep_up_to(30ms, random);
     for (int rank = 0; rank < kRanks; ++rank) job.rank(rank).signal(SIGKILL);
@@ -106,17 +120,16 @@ TEST(ShmKill, JobsKilledAtAnyMomentLeaveNothing) {
     }
   }
   EXPECT_THAT(testing::processes_with(ShmJob::mark()), ::testing::IsEmpty());
-  std::vector<std::string> added;
-  for (const auto& name : files_in_dev_shm()) {
-    if (files_before.count(name) == 0) added.push_back(name);
-  }
-  EXPECT_THAT(added, ::testing::IsEmpty());
-  // Others use this machine, too; a leak would be far more than they do.
   EXPECT_TRUE(testing::eventually([&] {
-    return shared_memory() - memory_before < std::max<int64_t>(64, held / 2);
-  })) << "shared memory: "
-      << memory_before << " MB, then " << shared_memory()
-      << " MB; the jobs had at least " << held << " MB";
+    const auto files = files_in_dev_shm();
+    return std::includes(files_before.begin(), files_before.end(),
+                         files.begin(), files.end());
+  })) << ::testing::PrintToString(files_in_dev_shm());
+  EXPECT_TRUE(testing::eventually([&] {
+    return ownerless_memory() - memory_before < held / 2;
+  })) << "memory that nobody has: "
+      << memory_before << " MB, then " << ownerless_memory()
+      << " MB; the jobs had about " << held << " MB";
 }
 
 }  // namespace
