@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "contract/backend_contract.h"
+#include "support/tally.h"
 
 namespace lockstep {
 namespace {
@@ -15,6 +16,7 @@ using ::testing::HasSubstr;
 using testing::LogCapture;
 using testing::message_of;
 using testing::RankTeam;
+using testing::Tally;
 
 TEST_P(BackendContract, ATimeoutOfACallIsHonoured) {
   run_ranks(2, [](ProcessGroup& world) {
@@ -96,13 +98,13 @@ TEST_P(BackendContract, ALateRankIsNoticedNamedAndThenGivenUp) {
 }
 
 TEST_P(BackendContract, AbortFailsEverythingPendingOnAllRanks) {
-  std::atomic<int> launched{0};
+  Tally launched(GetParam());
   run_ranks(4, [&](ProcessGroup& group) {
     const Quickly quickly;
     if (group.rank() == 3) {  // whose absence holds up the others
       std::vector<float> x(1);
       auto pending = group.recv(buffer_of(x), 0);
-      EXPECT_TRUE(eventually([&] { return launched >= 3; }));
+      EXPECT_TRUE(eventually([&] { return launched.count() >= 3; }));
       group.abort("the disk is full");
       EXPECT_THAT(message_of<AbortedError>([&] { pending->wait(); }),
                   HasSubstr("the disk is full"));
@@ -112,7 +114,7 @@ TEST_P(BackendContract, AbortFailsEverythingPendingOnAllRanks) {
       for (auto& one : values)
         works.push_back(group.all_reduce(buffer_of(one)));
       works.push_back(group.recv(buffer_of(values[0]), 3));
-      ++launched;
+      launched.add_one();
       for (const auto& work : works) {
         EXPECT_THAT(message_of<AbortedError>([&] { work->wait(); }),
                     HasSubstr("the disk is full"));
@@ -205,19 +207,19 @@ TEST_P(BackendContract, ARankThatLeavesIsNamedAtOnce) {
   GroupOptions options;
   options.timeout = 60s;
   RankTeam team(GetParam(), 3, options);
-  std::atomic<int> waiting{0};
+  Tally waiting(GetParam());
   team.run([&](ProcessGroup& group) {
     const Quickly quickly;
     const int rank = group.rank();
     if (rank == 1) {
-      EXPECT_TRUE(eventually([&] { return waiting >= 2; }));
+      EXPECT_TRUE(eventually([&] { return waiting.count() >= 2; }));
       team.take_group(rank).reset();
       return;
     }
     std::vector<float> x(1);
     auto from_it = group.recv(buffer_of(x), 1);
     auto work = group.barrier();
-    ++waiting;
+    waiting.add_one();
     const auto text = message_of<PeerError>([&] { work->wait(); });
     EXPECT_THAT(text, HasSubstr("rank 1 has left the group"));
     // A receive ends too, by that or by the end of this group.

@@ -6,6 +6,7 @@
 #include "lockstep/backend/local.h"
 #include "lockstep/backend/shm.h"
 #include "lockstep/store/hash_store.h"
+#include "support/process_kind.h"
 #include "support/rank_team.h"
 
 namespace lockstep {
@@ -27,8 +28,10 @@ inline testing::Groups groups_in_store(const BackendFactory& factory, int size,
   return groups;
 }
 
-// All backends that can be made in this process, ranks being threads.
+// All backends that can be made in this process, ranks being threads; or, when
+// it was started as one of a job, the one whose ranks are its processes.
 inline std::vector<testing::BackendKind> backend_kinds() {
+  if (const auto processes = testing::process_kind()) return {*processes};
   const auto local = [](int size, const GroupOptions& options) {
     return make_local_groups(size, options);
   };

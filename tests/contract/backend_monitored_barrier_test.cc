@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What every backend promises about the monitored barrier, which is made of
 // messages.
-#include <atomic>
-
 #include "contract/backend_contract.h"
+#include "support/tally.h"
 
 namespace lockstep {
 namespace {
@@ -13,37 +12,39 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::message_of;
 using testing::RankTeam;
+using testing::Tally;
 
 constexpr int64_t kLastTag = (int64_t{1} << 31) - 1;
 
 TEST_P(BackendContract, AMonitoredBarrierLetsAllThroughWhenAllCome) {
-  std::atomic<int> came{0};
+  Tally came(GetParam());
   run_ranks(4, [&](ProcessGroup& group) {
     for (int round = 1; round <= 10; ++round) {
-      ++came;
+      came.add_one();
       group.monitored_barrier(10s, round % 2 == 0);
-      EXPECT_GE(came, round * group.size());
+      EXPECT_GE(came.count(), round * group.size());
     }
     EXPECT_EQ(group.sequence_number(), 10);
   });
 }
 
 // Rank 1 and 3 stay away until the others have been told.
-void miss_a_monitored_barrier(RankTeam& team, bool wait_all_ranks,
-                              const std::string& named) {
-  std::atomic<int> told{0};
+void miss_a_monitored_barrier(const testing::BackendKind& kind,
+                              bool wait_all_ranks, const std::string& named) {
+  RankTeam team(kind, 4);
+  Tally told(kind);
   team.run([&](ProcessGroup& group) {
     const Quickly quickly;
     group.barrier()->wait();  // all threads are up
     const bool late = group.rank() % 2 == 1;
     if (late) {
-      EXPECT_TRUE(testing::eventually([&] { return told >= 2; }));
+      EXPECT_TRUE(testing::eventually([&] { return told.count() >= 2; }));
     }
     const auto start = Deadline::Clock::now();
     const auto text = message_of<TimeoutError>(
         [&] { group.monitored_barrier(500ms, wait_all_ranks); });
     const auto took = Deadline::Clock::now() - start;
-    ++told;
+    told.add_one();
     EXPECT_THAT(text, HasSubstr("monitored_barrier #1"));
     EXPECT_THAT(text, HasSubstr(named + " did not come within 500 ms"));
     if (group.rank() == 0) {
@@ -61,13 +62,11 @@ void miss_a_monitored_barrier(RankTeam& team, bool wait_all_ranks,
 }
 
 TEST_P(BackendContract, AMonitoredBarrierNamesTheLowestMissingRank) {
-  RankTeam team(GetParam(), 4);
-  miss_a_monitored_barrier(team, false, "rank 1");
+  miss_a_monitored_barrier(GetParam(), false, "rank 1");
 }
 
 TEST_P(BackendContract, AMonitoredBarrierNamesAllMissingRanksIfAsked) {
-  RankTeam team(GetParam(), 4);
-  miss_a_monitored_barrier(team, true, "ranks 1, 3");
+  miss_a_monitored_barrier(GetParam(), true, "ranks 1, 3");
 }
 
 TEST_P(BackendContract, AMonitoredBarrierWithoutRankZeroTellsTheOthers) {

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "contract/backend_contract.h"
+#include "support/tally.h"
 
 namespace lockstep {
 namespace {
@@ -17,6 +18,7 @@ using testing::eventually;
 using ::testing::HasSubstr;
 using testing::message_of;
 using testing::RankTeam;
+using testing::Tally;
 
 TEST_P(BackendContract, SequenceNumbersStartAtZeroAndGrowByOne) {
   run_ranks(2, [](ProcessGroup& group) {
@@ -62,12 +64,12 @@ TEST_P(BackendContract, ABarrierWaitsForWhatWasLaunchedBefore) {
 }
 
 TEST_P(BackendContract, NobodyLeavesABarrierBeforeAllHaveCome) {
-  std::atomic<int> came{0};
+  Tally came(GetParam());
   run_ranks(4, [&](ProcessGroup& group) {
     for (int round = 1; round <= 50; ++round) {
-      ++came;
+      came.add_one();
       group.barrier(in_sync());
-      EXPECT_GE(came, round * group.size());
+      EXPECT_GE(came.count(), round * group.size());
     }
   });
 }

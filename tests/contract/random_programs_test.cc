@@ -245,6 +245,7 @@ void run_program(const testing::BackendKind& kind, const Program& program) {
     texts[rank] = player.error_text();
   });
   for (int rank = 0; rank < program.ranks; ++rank) {
+    if (!team.is_here(rank)) continue;
     const Ending& ending = endings[static_cast<size_t>(rank)];
     const std::string& text = texts[static_cast<size_t>(rank)];
     if (!program.fault) {

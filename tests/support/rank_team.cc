@@ -10,11 +10,24 @@
 #include <fmt/ranges.h>
 
 namespace lockstep::testing {
+namespace {
+
+std::vector<bool> present(const Groups& groups) {
+  std::vector<bool> here;
+  for (const auto& group : groups) here.push_back(group != nullptr);
+  return here;
+}
+
+}  // namespace
 
 RankTeam::RankTeam(const BackendKind& kind, int size,
                    const GroupOptions& options)
-    : groups_(kind.make_groups(size, options)), done_(groups_.size()) {
+    : groups_(kind.make_groups(size, options)),
+      here_(present(groups_)),
+      meet_all_(kind.meet_all),
+      done_(groups_.size()) {
   for (int rank = 0; rank < size; ++rank) {
+    if (!is_here(rank)) continue;
     ranks_.emplace_back(fmt::format("rank {}", rank),
                         [this, rank] { serve(rank); });
   }
@@ -67,7 +80,8 @@ void RankTeam::run(const Body& body, std::chrono::seconds limit) {
   const uint64_t round = ++round_;
   changed_.notify_all();
   const auto all_done = [&] {
-    return std::count(done_.begin(), done_.end(), round) == size();
+    return static_cast<size_t>(std::count(done_.begin(), done_.end(), round)) ==
+           ranks_.size();
   };
   const auto await = [&](std::chrono::seconds time) {
     return changed_.wait_until(lock, Deadline::in(time).time(), all_done);
@@ -84,6 +98,7 @@ void RankTeam::run(const Body& body, std::chrono::seconds limit) {
     }
     throw RankFailure(-1, hung);
   }
+  if (meet_all_) meet_all_();
   if (failure_) throw RankFailure(*failure_);
 }
 
@@ -96,7 +111,8 @@ void RankTeam::abort_all(const std::string& reason) {
 std::string RankTeam::still_running() const {
   std::vector<std::string> names;
   for (size_t rank = 0; rank < done_.size(); ++rank) {
-    if (done_[rank] != round_) names.push_back(fmt::format("rank {}", rank));
+    if (here_[rank] && done_[rank] != round_)
+      names.push_back(fmt::format("rank {}", rank));
   }
   return fmt::format("{}", fmt::join(names, ", "));
 }

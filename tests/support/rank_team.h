@@ -20,7 +20,12 @@ using Groups = std::vector<std::shared_ptr<ProcessGroup>>;
 // One way to make groups: what the contract of backends is run with.
 struct BackendKind {
   std::string name;
+  // A group for each rank; null for a rank that another process has.
   std::function<Groups(int size, const GroupOptions& options)> make_groups;
+  // Where several processes have the ranks: returns when all of them are here.
+  std::function<void()> meet_all = nullptr;
+  // And a new store that all of them see; each makes the same calls.
+  std::function<std::shared_ptr<Store>()> make_store = nullptr;
 };
 
 inline void PrintTo(const BackendKind& kind, std::ostream* out) {
@@ -47,6 +52,10 @@ class RankFailure : public std::runtime_error {
 // run() throws a RankFailure that names it. When the ranks are not done in
 // time, all groups are aborted and the RankFailure says who hung; should that
 // not help, the process ends with the same words.
+//
+// Where several processes have the ranks, each of them runs the lambda for its
+// own only, and run() returns when all processes are done. Such a lambda must
+// not expect other ranks to see what it captures.
 class RankTeam {
  public:
   using Body = std::function<void(ProcessGroup&)>;
@@ -57,7 +66,9 @@ class RankTeam {
   RankTeam(const RankTeam&) = delete;
   RankTeam& operator=(const RankTeam&) = delete;
 
-  int size() const { return static_cast<int>(ranks_.size()); }
+  int size() const { return static_cast<int>(groups_.size()); }
+  // Whether this process has the rank.
+  bool is_here(int rank) const { return here_[index(rank)]; }
 
   // Runs `body` on all ranks and returns when all have ended.
   void run(const Body& body,
@@ -77,6 +88,8 @@ class RankTeam {
   std::string still_running() const;
 
   Groups groups_;
+  const std::vector<bool> here_;
+  const std::function<void()> meet_all_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/process_kind.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "lockstep/backend/shm.h"
+#include "lockstep/launch/world.h"
+#include "lockstep/store/prefix_store.h"
+#include "lockstep/store/rendezvous.h"
+
+namespace lockstep::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kLongest =
+    120s;  // until all have come from what they did before
+
+class Job {
+ public:
+  int size() const { return world_.size; }
+
+  void meet_all() {
+    PrefixStore meeting(fmt::format("meeting/{}", meetings_++), world_.store);
+    meet(meeting, world_.rank, world_.size, Deadline::in(kLongest));
+  }
+
+  std::shared_ptr<Store> make_store() {
+    return std::make_shared<PrefixStore>(fmt::format("part/{}", stores_++),
+                                         world_.store);
+  }
+
+  Groups make_groups(int size, const GroupOptions& options) {
+    LOCKSTEP_CHECK(size <= world_.size, UsageError,
+                   "a team of {} ranks, but this job has {} processes", size,
+                   world_.size);
+    const auto store = make_store();
+    Groups groups(static_cast<size_t>(size));
+    if (world_.rank < size) {
+      groups[static_cast<size_t>(world_.rank)] = ProcessGroup::make(
+          patient(make_shm_factory()), store, world_.rank, size, options);
+    }
+    meet_all();
+    return groups;
+  }
+
+ private:
+  // The timeouts of tests are for calls: processes may be a while in coming.
+  static BackendFactory patient(BackendFactory factory) {
+    return [factory = std::move(factory)](GroupPlace place) {
+      place.timeout = kLongest;
+      return factory(place);
+    };
+  }
+
+  const World world_ = find_world();
+  int meetings_ = 0;
+  int stores_ = 0;
+};
+
+}  // namespace
+
+std::optional<BackendKind> process_kind() {
+  static const auto job = std::make_shared<Job>();
+  if (job->size() == 1) return std::nullopt;
+  return BackendKind{"Processes",
+                     [](int size, const GroupOptions& options) {
+                       return job->make_groups(size, options);
+                     },
+                     [] { job->meet_all(); }, [] { return job->make_store(); }};
+}
+
+}  // namespace lockstep::testing

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+
+#include "support/rank_team.h"
+
+namespace lockstep::testing {
+
+// The kind whose ranks are processes, on backend shm: those of the job that
+// this program was started as,
+//
+//   lockstep run -n 5 -- build/bin/backend_contract_test --gtest_fail_fast
+//
+// Nothing when it was started alone. Each process runs the same tests in the
+// same order. A team has the first processes; those it does not need wait for
+// the others in every run. A process whose test has failed must end, so that
+// the launcher ends the job: it would be out of step.
+std::optional<BackendKind> process_kind();
+
+}  // namespace lockstep::testing
