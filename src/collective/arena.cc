@@ -214,6 +214,10 @@ void Arena::fail_for_dead(int rank, const Failure& failure) noexcept {
   fail(failure);
 }
 
+void Arena::check() const {
+  if (shared_->gate.is_broken()) throw_failure();
+}
+
 void Arena::leave() noexcept {
   fail({ErrorKind::kPeer, rank_, rank_,
         fmt::format("rank {} has left the group: it was destroyed there, or "

@@ -18,6 +18,18 @@ std::shared_ptr<ProcessGroup> ProcessGroup::make(const BackendFactory& factory,
                                                  std::shared_ptr<Store> store,
                                                  int rank, int size,
                                                  GroupOptions options) {
+  GroupPlace place;
+  place.rank = rank;
+  place.size = size;
+  return make(factory, std::move(store), std::move(place), std::move(options));
+}
+
+std::shared_ptr<ProcessGroup> ProcessGroup::make(const BackendFactory& factory,
+                                                 std::shared_ptr<Store> store,
+                                                 GroupPlace place,
+                                                 GroupOptions options) {
+  const int rank = place.rank;
+  const int size = place.size;
   LOCKSTEP_CHECK(size > 0 && rank >= 0 && rank < size, UsageError,
                  "group '{}': rank {} is not one of {} ranks", options.name,
                  rank, size);
@@ -25,10 +37,7 @@ std::shared_ptr<ProcessGroup> ProcessGroup::make(const BackendFactory& factory,
   if (options.notice_after <= Deadline::Duration::zero()) {
     options.notice_after = Deadline::Duration::max();
   }
-  GroupPlace place;
   place.name = options.name;
-  place.rank = rank;
-  place.size = size;
   place.timeout = options.timeout;
   place.bell = std::make_shared<Bell>();
   if (store) {

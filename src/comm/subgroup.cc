@@ -22,6 +22,18 @@ CallOptions blocking() {
 
 }  // namespace
 
+std::shared_ptr<ProcessGroup> ProcessGroup::make_child(int rank, int size,
+                                                       GroupOptions options) {
+  GroupPlace place;
+  place.rank = rank;
+  place.size = size;
+  place.check = [parent = weak_from_this()] {
+    if (const auto group = parent.lock()) group->impl_->backend().check();
+  };
+  return make(impl_->factory(), impl_->place().store, std::move(place),
+              std::move(options));
+}
+
 std::shared_ptr<ProcessGroup> ProcessGroup::duplicate(const std::string& name) {
   const auto where = [&] { return impl_->context("duplicate"); };
   return detail::with_context(where, [&] {
@@ -47,8 +59,7 @@ std::shared_ptr<ProcessGroup> ProcessGroup::duplicate(const std::string& name) {
     }
     GroupOptions options = impl_->options();
     options.name = fmt::format("{}/{}.{}", this->name(), name, number);
-    return make(impl_->factory(), impl_->place().store, rank(), size(),
-                std::move(options));
+    return make_child(rank(), size(), std::move(options));
   });
 }
 
@@ -73,9 +84,8 @@ std::shared_ptr<ProcessGroup> ProcessGroup::split(int color, int key) {
         [&](const auto& member) { return member.second == rank(); });
     GroupOptions options = impl_->options();
     options.name = fmt::format("{}/{}:{}", this->name(), number, color);
-    return make(impl_->factory(), impl_->place().store,
-                static_cast<int>(me - members.begin()),
-                static_cast<int>(members.size()), std::move(options));
+    return make_child(static_cast<int>(me - members.begin()),
+                      static_cast<int>(members.size()), std::move(options));
   });
 }
 

@@ -90,8 +90,34 @@ std::string progress(Store& store, int size) {
 
 }  // namespace
 
+namespace {
+
+// Calls `wait(until)`, which throws TimeoutError when `until` has passed, in
+// short turns with a look between.
+template <class Wait>
+auto wait_looking(Deadline deadline, const std::function<void()>& look,
+                  const Wait& wait) {
+  constexpr auto kTurn = std::chrono::milliseconds(50);
+  while (true) {
+    try {
+      return wait(look ? earlier(deadline, Deadline::in(kTurn)) : deadline);
+    } catch (const TimeoutError&) {
+      if (deadline.passed()) throw;
+      if (look) look();
+    }
+  }
+}
+
+}  // namespace
+
+ByteVector get_looking(Store& store, const std::string& key, Deadline deadline,
+                       const std::function<void()>& look) {
+  return wait_looking(deadline, look,
+                      [&](Deadline until) { return store.get(key, until); });
+}
+
 void meet(Store& store, int rank, int size, Deadline deadline,
-          Deadline::Duration notice_after) {
+          Deadline::Duration notice_after, const std::function<void()>& look) {
   LOCKSTEP_TRACE_SCOPE("meet", "store");
   LOCKSTEP_CHECK(size > 0 && rank >= 0 && rank < size, UsageError,
                  "rank {} is not in 0..{} of a world of {}", rank, size - 1,
@@ -113,7 +139,8 @@ void meet(Store& store, int rank, int size, Deadline deadline,
   if (timed.add_one("count") == size) timed.set("all");
   for (;;) {
     try {
-      return store.wait({"all"}, earlier(deadline, Deadline::in(notice_after)));
+      return wait_looking(earlier(deadline, Deadline::in(notice_after)), look,
+                          [&](Deadline until) { store.wait({"all"}, until); });
     } catch (const TimeoutError&) {
       LOCKSTEP_CHECK(!deadline.passed(), TimeoutError,
                      "rank {}: {} after {}; are those ranks running, and do "

@@ -43,6 +43,8 @@ class Gate {
   // Whether `round` has been opened. A broken gate keeps what was opened.
   State state(uint64_t round, int size) const;
 
+  bool is_broken() const { return (word_.load() & 1) != 0; }
+
   // Breaks it; false when it was broken before, or `round` opened meanwhile. So
   // of all who break it one is the first, and knows.
   bool break_before(uint64_t round, int size);

@@ -72,6 +72,10 @@ class Backend {
   virtual RegisteredMemory allocate(const CollectiveOp& op,
                                     Patience& patience) = 0;
 
+  // Throws what run would throw at once because a peer has gone or the group
+  // was interrupted; else does nothing. From any thread.
+  virtual void check() const {}
+
   // Makes run and every transfer end with an error, now and ever after, here
   // and, with the reason, on the other ranks.
   virtual void interrupt(const Failure& reason) noexcept = 0;
@@ -86,6 +90,9 @@ struct GroupPlace {
       store;  // of the group alone; null where none is needed
   Deadline::Duration timeout{};  // to find the others in
   std::shared_ptr<Bell> bell;    // rung when a transfer may have moved
+  // Throws when there is no use in waiting for the others any more: the group
+  // from which this one is made has failed. Null where nobody knows.
+  std::function<void()> check;
 };
 
 // Makes the backend of one rank of a new group; all its ranks call it. A group

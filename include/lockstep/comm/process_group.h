@@ -211,6 +211,13 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
  private:
   class Impl;
   explicit ProcessGroup(std::unique_ptr<Impl> impl);
+  // A group made from this one; when this one fails meanwhile, that ends it.
+  std::shared_ptr<ProcessGroup> make_child(int rank, int size,
+                                           GroupOptions options);
+  static std::shared_ptr<ProcessGroup> make(const BackendFactory& factory,
+                                            std::shared_ptr<Store> store,
+                                            GroupPlace place,
+                                            GroupOptions options);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -79,6 +79,8 @@ class LocalBackend : public Backend {
     return memory;
   }
 
+  void check() const override { arena_.check(); }
+
   void interrupt(const Failure& reason) noexcept override {
     arena_.fail(reason);
     room_->mail().fail(reason);

@@ -23,7 +23,8 @@ constexpr const char* kRefusedKey = "shm/refused";
 ByteVector encode(const Failure& failure) {
   ByteWriter writer;
   writer.u8(static_cast<uint8_t>(failure.kind));
-  writer.u32(static_cast<uint32_t>(failure.by)).counted(failure.text);
+  writer.u32(static_cast<uint32_t>(failure.by));
+  writer.u32(static_cast<uint32_t>(failure.peer)).counted(failure.text);
   return writer.take();
 }
 
@@ -32,15 +33,16 @@ Failure decode_failure(ConstBytes bytes) {
   Failure failure;
   failure.kind = static_cast<ErrorKind>(reader.u8());
   failure.by = static_cast<int>(reader.u32());
+  failure.peer = static_cast<int>(reader.u32());
   failure.text = to_string(reader.counted());
   return failure;
 }
 
 // What the others throw.
-[[noreturn]] void throw_refusal(const Failure& failure) {
-  const std::string text = fmt::format("rank {}: {}", failure.by, failure.text);
-  if (failure.kind == ErrorKind::kUsage) throw UsageError(text);
-  throw AbortedError(text);
+[[noreturn]] void throw_refusal(const Failure& failure, int rank) {
+  LOCKSTEP_CHECK(failure.kind != ErrorKind::kUsage, UsageError, "rank {}: {}",
+                 failure.by, failure.text);
+  std::rethrow_exception(error_of(failure, rank));
 }
 
 }  // namespace
@@ -95,8 +97,8 @@ size_t Hall::bytes() const {
   return whole_pages(arena_offset(size_) + Arena::block_bytes(size_, tuning_));
 }
 
-// A rank that cannot come in says why in the store, and meets the others all
-// the same: so everybody learns it at once.
+// A rank that cannot come in says why in the store, where the others look while
+// they wait: so everybody learns it at once.
 Hall::Hall(const GroupPlace& place, const std::function<ArenaTuning()>& tuning,
            const Inbox& inbox)
     : size_(place.size) {
@@ -106,6 +108,14 @@ Hall::Hall(const GroupPlace& place, const std::function<ArenaTuning()>& tuning,
   const Deadline deadline = Deadline::in(place.timeout);
   std::optional<MemoryFile> file;  // open until all have found it
   std::exception_ptr own_error;
+  const auto look = [&] {
+    if (store.check({kRefusedKey})) {
+      const Failure refusal = decode_failure(store.get(kRefusedKey, deadline));
+      if (refusal.by == place.rank) std::rethrow_exception(own_error);
+      throw_refusal(refusal, place.rank);
+    }
+    if (place.check) place.check();
+  };
   try {
     if (place.rank == 0) {
       tuning_ = tuning();
@@ -113,7 +123,7 @@ Hall::Hall(const GroupPlace& place, const std::function<ArenaTuning()>& tuning,
       file.emplace(MemoryFile::reserved(bytes()));
       store.set(kOfferKey, make(*file).encode());
     } else {
-      open(Offer::decode(store.get(kOfferKey, deadline)));
+      open(Offer::decode(get_looking(store, kOfferKey, deadline, look)));
     }
     HallEntry& mine = entry(place.rank);
     mine.pid = ::getpid();
@@ -125,14 +135,10 @@ Hall::Hall(const GroupPlace& place, const std::function<ArenaTuning()>& tuning,
     own_error = std::current_exception();
     store.compare_set(kRefusedKey, std::nullopt,
                       encode(failure_of(own_error, place.rank)));
-    if (place.rank == 0) store.set(kOfferKey, {});
   }
+  look();
   PrefixStore meeting("shm/", place.store);
-  meet(meeting, place.rank, size_, deadline);
-  if (!store.check({kRefusedKey})) return;
-  const Failure refusal = decode_failure(store.get(kRefusedKey, deadline));
-  if (refusal.by == place.rank) std::rethrow_exception(own_error);
-  throw_refusal(refusal);
+  meet(meeting, place.rank, size_, deadline, std::chrono::seconds(10), look);
 }
 
 Hall::Offer Hall::make(MemoryFile& file) {

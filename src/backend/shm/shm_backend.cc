@@ -148,6 +148,8 @@ class ShmBackend : public Backend {
     return arena_.allocate(op, patience);
   }
 
+  void check() const override { arena_.check(); }
+
   void interrupt(const Failure& reason) noexcept override {
     arena_.keep_pages();
     arena_.fail(reason);

@@ -73,6 +73,24 @@ TEST(Shm, AWrongOptionOfRank0IsToldToAll) {
   });
 }
 
+// As when a rank dies while a group is made from another.
+TEST(Shm, MakingAGroupEndsWhenItHasBecomeHopeless) {
+  for (const int rank : {0, 1}) {
+    GroupPlace place;
+    place.name = "child";
+    place.rank = rank;
+    place.size = 2;
+    place.store = std::make_shared<HashStore>();
+    place.timeout = 60s;
+    place.bell = std::make_shared<Bell>();
+    place.check = [] { throw PeerError("rank 7 died", 7); };
+    const auto start = Deadline::Clock::now();
+    EXPECT_THAT(message_of<PeerError>([&] { make_shm_factory()(place); }),
+                HasSubstr("rank 7 died"));
+    EXPECT_LT(Deadline::Clock::now() - start, 5s);
+  }
+}
+
 TEST(Shm, TheEnvironmentOverridesTheTable) {
   ::setenv("LOCKSTEP_SHM_ONE_PHASE_BYTES", "99999", 1);
   const std::string text = message_of<UsageError>(
