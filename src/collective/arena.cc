@@ -134,8 +134,11 @@ void Arena::arrive_and_wait(Patience& patience) {
   const uint64_t round = ++round_;
   Gate::State state = shared_->gate.arrive(round, size_);
   place(rank_).arrived.store(round, std::memory_order_release);
+  if (state == Gate::State::kClosed) {
+    state = shared_->gate.watch(round, size_, policy_);
+  }
   while (state == Gate::State::kClosed) {
-    state = shared_->gate.wait(round, size_, policy_, patience.wake_at());
+    state = shared_->gate.sleep(round, size_, patience.wake_at());
     if (state != Gate::State::kClosed) break;
     if (patience.deadline().passed()) return give_up(round, patience);
     patience.still_waiting(missing(round));

@@ -13,6 +13,9 @@ namespace {
 constexpr uint64_t kBroken = 1;
 constexpr uint64_t kArrival = 2;
 
+// A peer that is about to arrive is seen soonest without pauses between.
+constexpr int kEagerSpins = 100;
+
 // What the word is, at least, once `round` is open.
 uint64_t opened(uint64_t round, int size) {
   return round * static_cast<uint64_t>(size) * kArrival;
@@ -35,7 +38,7 @@ int usable_cores() {
 
 WaitPolicy WaitPolicy::for_ranks(int ranks, int cores) {
   if (ranks <= cores) return {2000, 20};
-  return {0, 5};
+  return {0, 200};
 }
 
 WaitPolicy WaitPolicy::for_ranks(int ranks) {
@@ -83,13 +86,20 @@ void Gate::wake_all() {
   if (sleepers_.load() != 0) futex_wake_all(low_half(word_));
 }
 
-Gate::State Gate::wait(uint64_t round, int size, WaitPolicy policy,
-                       Deadline until) {
+Gate::State Gate::watch(uint64_t round, int size, WaitPolicy policy) const {
   for (int i = 0; i < policy.spins + policy.yields; ++i) {
     const State now = state(round, size);
     if (now != State::kClosed) return now;
-    i < policy.spins ? pause_core() : static_cast<void>(sched_yield());
+    if (i >= policy.spins) {
+      sched_yield();
+    } else if (i >= kEagerSpins) {
+      pause_core();
+    }
   }
+  return state(round, size);
+}
+
+Gate::State Gate::sleep(uint64_t round, int size, Deadline until) {
   while (true) {
     sleepers_.fetch_add(1);
     const auto word = static_cast<uint32_t>(word_.load());

@@ -66,13 +66,13 @@ class BackendCalls final : public LaneCalls {
 class Engine::Running final : private Patience::Listener {
  public:
   Running(Engine& engine, const CollectiveOp& op, const CallOptions& options,
-          const Action& action)
+          const Action& action, Patience::Begin begin)
       : engine_(engine),
         op_(op),
         options_(options),
         action_(action),
         patience_(options.timeout.value_or(engine.options_.timeout),
-                  engine.options_.notice_after, this) {}
+                  engine.options_.notice_after, this, begin) {}
 
   // Returns the error; null when it succeeded.
   std::exception_ptr run(uint64_t flow = 0) {
@@ -141,7 +141,7 @@ class Engine::OpTask : public Lane::Task {
   }
 
   void run() noexcept override {
-    Running running(engine_, op_, options_, action_);
+    Running running(engine_, op_, options_, action_, Patience::Begin::kNow);
     const std::exception_ptr error = running.run(flow_);
     error ? work->fail(error, running.duration())
           : work->complete(running.duration());
@@ -259,7 +259,7 @@ std::shared_ptr<Work> Engine::launch_task(CollectiveOp& op,
 std::shared_ptr<Work> Engine::run_here(const CollectiveOp& op,
                                        const CallOptions& options,
                                        const Action& action) {
-  Running running(*this, op, options, action);
+  Running running(*this, op, options, action, Patience::Begin::kWhenAsked);
   std::exception_ptr error;
   {
     const NoWaitScope no_wait;  // its steps run in the lane, wherever that is

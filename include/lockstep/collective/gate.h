@@ -51,8 +51,10 @@ class Gate {
   // Breaks it whatever the round; false when it was broken before.
   bool break_now();
 
-  // Waits until `round` is open or the gate broken, or `until` has passed.
-  State wait(uint64_t round, int size, WaitPolicy policy, Deadline until);
+  // Waits until `round` is open or the gate broken: awake, for as long as the
+  // policy says; asleep, until `until` has passed.
+  State watch(uint64_t round, int size, WaitPolicy policy) const;
+  State sleep(uint64_t round, int size, Deadline until);
 
  private:
   void wake_all();

@@ -34,28 +34,46 @@ class Patience {
 
   using Duration = Deadline::Duration;
 
-  explicit Patience(Duration timeout, Duration notice_after = Duration::max(),
-                    Listener* listener = nullptr)
-      : start_(Deadline::Clock::now()),
-        deadline_(after(timeout)),
-        notice_(after(notice_after)),
-        timeout_(timeout),
-        notice_after_(notice_after),
-        listener_(listener) {}
+  // When the time begins. A small operation between ranks that are all there
+  // never asks for it, and looking at the clock would be a good part of it.
+  enum class Begin { kNow, kWhenAsked };
 
-  Deadline deadline() const { return deadline_; }
-  Deadline wake_at() const { return earlier(deadline_, notice_); }
+  explicit Patience(Duration timeout, Duration notice_after = Duration::max(),
+                    Listener* listener = nullptr, Begin begin = Begin::kNow)
+      : timeout_(timeout), notice_after_(notice_after), listener_(listener) {
+    if (begin == Begin::kNow) start_clock();
+  }
+
+  Deadline deadline() const {
+    start_clock();
+    return deadline_;
+  }
+  Deadline wake_at() const {
+    start_clock();
+    return earlier(deadline_, notice_);
+  }
   Duration timeout() const { return timeout_; }
-  Deadline::Clock::time_point start() const { return start_; }
-  Duration waited() const { return Deadline::Clock::now() - start_; }
+  // Zero when nobody has asked for the time.
+  Duration waited() const {
+    return has_begun_ ? Deadline::Clock::now() - start_ : Duration::zero();
+  }
 
   void still_waiting(const std::vector<int>& missing) {
+    start_clock();
     if (listener_ == nullptr || !notice_.passed()) return;
     notice_ = Deadline::in(notice_after_);
     listener_->on_late(missing, *this);
   }
 
  private:
+  void start_clock() const {
+    if (has_begun_) return;
+    has_begun_ = true;
+    start_ = Deadline::Clock::now();
+    deadline_ = after(timeout_);
+    notice_ = after(notice_after_);
+  }
+
   // Like Deadline::in, without another look at the clock.
   Deadline after(Duration duration) const {
     using Clock = Deadline::Clock;
@@ -64,9 +82,12 @@ class Patience {
                : Deadline::at(start_ + duration);
   }
 
-  Deadline::Clock::time_point start_;
-  Deadline deadline_;
-  Deadline notice_;
+  // Set by the first who asks.
+  mutable bool has_begun_ = false;
+  mutable Deadline::Clock::time_point start_;
+  mutable Deadline deadline_ = Deadline::at({});
+  mutable Deadline notice_ = Deadline::at({});
+
   Duration timeout_;
   Duration notice_after_;
   Listener* listener_;

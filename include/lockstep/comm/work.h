@@ -57,7 +57,8 @@ class Work {
   int64_t sequence_number() const { return sequence_; }
   OpKind op() const { return kind_; }
 
-  // How long it ran, without the time in the queue; zero until it completes.
+  // How long it ran, without the time in the queue; zero until it completes,
+  // and for a synchronous call that did not have to sleep.
   Deadline::Duration duration() const;
 
   // For continuations: ready when the operation has completed.

@@ -70,7 +70,8 @@ TEST_F(GateTest, TheCountGoesPastThirtyTwoBits) {
 
 TEST_F(GateTest, WaitsUntilTheTimeIsUp) {
   const auto start = Deadline::Clock::now();
-  EXPECT_EQ(gate_.wait(1, 1, {10, 2}, Deadline::in(30ms)), State::kClosed);
+  EXPECT_EQ(gate_.watch(1, 1, {10, 2}), State::kClosed);
+  EXPECT_EQ(gate_.sleep(1, 1, Deadline::in(30ms)), State::kClosed);
   EXPECT_GE(Deadline::Clock::now() - start, 30ms);
 }
 
@@ -82,7 +83,8 @@ TEST_F(GateTest, WakesSleepersWhenItOpensOrBreaks) {
     for (int i = 0; i < 3; ++i) {
       sleepers.emplace_back([&, i] {
         const WaitPolicy policy{i * 100, i};
-        EXPECT_EQ(gate_.wait(round, 1, policy, Deadline::in(60s)),
+        gate_.watch(round, 1, policy);
+        EXPECT_EQ(gate_.sleep(round, 1, Deadline::in(60s)),
                   open ? State::kOpen : State::kBroken);
         ++done;
       });
@@ -102,7 +104,7 @@ TEST_F(GateTest, ARoundIsCompletedForAllOrForNobody) {
     testing::run_threads(4, [&](int who) {
       if (who == 0) opened = gate_.arrive(1, 1) == State::kOpen;
       if (who == 1) broke = gate_.break_before(1, 1);
-      const State state = gate_.wait(1, 1, {}, Deadline::in(60s));
+      const State state = gate_.sleep(1, 1, Deadline::in(60s));
       EXPECT_NE(state, State::kClosed);
     });
     EXPECT_NE(opened, broke);
