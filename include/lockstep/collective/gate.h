@@ -12,7 +12,7 @@ namespace lockstep {
 // then giving the core away in the hope that the peer runs on it.
 struct WaitPolicy {
   int spins = 0;
-  int yields = 5;
+  int yields = 200;
 
   // Watching is worth it only when every rank has a core of its own; a lane
   // that spins next to its own rank's computation takes half of it away.
