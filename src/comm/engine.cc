@@ -237,10 +237,11 @@ std::shared_ptr<Work> Engine::launch_task(CollectiveOp& op,
   LOCKSTEP_TRACE_SCOPE("launch", "comm");
   LaunchTurn turn = take_turn(what);
   const bool sync = options.sync;
-  if (!sync) lane_.start();  // may fail, and then no number is taken
-  op.signature.sequence = static_cast<uint64_t>(sequence_++);
   // An idle lane is the caller's, if it wants to wait anyway.
-  if (sync && lane_.try_enter()) {
+  const bool is_here = sync && lane_.try_enter();
+  if (!is_here) lane_.start();  // may fail, and then no number is taken
+  op.signature.sequence = static_cast<uint64_t>(sequence_++);
+  if (is_here) {
     turn.end();
     return run_here(op, options, action);
   }
@@ -259,13 +260,15 @@ std::shared_ptr<Work> Engine::launch_task(CollectiveOp& op,
 std::shared_ptr<Work> Engine::run_here(const CollectiveOp& op,
                                        const CallOptions& options,
                                        const Action& action) {
-  Running running(*this, op, options, action, Patience::Begin::kWhenAsked);
+  // What is made of several has the time for all of them.
+  Running running(*this, op, options, action,
+                  action ? Patience::Begin::kNow : Patience::Begin::kWhenAsked);
   std::exception_ptr error;
   {
+    const Lane::Visit visit(lane_);
     const NoWaitScope no_wait;  // its steps run in the lane, wherever that is
     error = running.run();
   }
-  lane_.leave();
   if (error) std::rethrow_exception(error);
   return std::make_shared<Work>(op.kind, running.sequence(),
                                 running.duration());

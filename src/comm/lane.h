@@ -49,6 +49,18 @@ class Lane {
   bool try_enter();
   void leave();
 
+  // Leaves at its end.
+  class Visit {
+   public:
+    explicit Visit(Lane& lane) : lane_(lane) {}
+    ~Visit() { lane_.leave(); }
+    Visit(const Visit&) = delete;
+    Visit& operator=(const Visit&) = delete;
+
+   private:
+    Lane& lane_;
+  };
+
   // Waits until nothing is queued or running; false when the deadline passed.
   bool wait_idle(Deadline deadline);
 

@@ -88,10 +88,6 @@ std::string progress(Store& store, int size) {
                      list_of(missing));
 }
 
-}  // namespace
-
-namespace {
-
 // Calls `wait(until)`, which throws TimeoutError when `until` has passed, in
 // short turns with a look between.
 template <class Wait>

@@ -272,5 +272,21 @@ TEST_P(BackendContract, SixtyFourRanksWorkTogether) {
   });
 }
 
+// Those that stay are still making their group while it goes.
+TEST_P(BackendContract, ARankMayLeaveTheGroupThatTheOthersSplit) {
+  for (int i = 0; i < 10; ++i) {
+    testing::RankTeam team(GetParam(), 3);
+    team.run([&](ProcessGroup& world) {
+      const bool stays = world.rank() != 2;
+      const auto part = world.split(stays ? 0 : ProcessGroup::kNoGroup, 0);
+      if (stays) {
+        part->barrier()->wait();
+      } else {
+        team.take_group(2).reset();
+      }
+    });
+  }
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -120,7 +120,7 @@ class Arena {
   // The same when `rank` has died, perhaps while it was failing the arena.
   void fail_for_dead(int rank, const Failure& failure) noexcept;
 
-  // Throws what broke the arena, if anything has.
+  // Throws what broke the arena, if anything has but a rank that left.
   void check() const;
 
   // This rank will not come again: others that wait for it learn so at once.

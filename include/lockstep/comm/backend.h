@@ -72,8 +72,8 @@ class Backend {
   virtual RegisteredMemory allocate(const CollectiveOp& op,
                                     Patience& patience) = 0;
 
-  // Throws what run would throw at once because a peer has gone or the group
-  // was interrupted; else does nothing. From any thread.
+  // Throws what run would throw at once because a peer has died or the group
+  // was interrupted; not when one has left it in good order. From any thread.
   virtual void check() const {}
 
   // Makes run and every transfer end with an error, now and ever after, here

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <optional>
 #include <string>
 
@@ -43,6 +44,21 @@ Failure decode_failure(ConstBytes bytes) {
   LOCKSTEP_CHECK(failure.kind != ErrorKind::kUsage, UsageError, "rank {}: {}",
                  failure.by, failure.text);
   std::rethrow_exception(error_of(failure, rank));
+}
+
+// What rank 0 offers, once it does.
+ByteVector offer_in(Store& store, Deadline deadline,
+                    const std::function<void()>& look) {
+  const auto allowed = deadline.remaining();
+  try {
+    return get_looking(store, kOfferKey, deadline, look);
+  } catch (const TimeoutError&) {
+    LOCKSTEP_CHECK(!deadline.passed(), TimeoutError,
+                   "rank 0 has not made the group after {}; is it running, and "
+                   "does it use the same store?",
+                   to_text(allowed));
+    throw;
+  }
 }
 
 }  // namespace
@@ -99,8 +115,7 @@ size_t Hall::bytes() const {
 
 // A rank that cannot come in says why in the store, where the others look while
 // they wait: so everybody learns it at once.
-Hall::Hall(const GroupPlace& place, const std::function<ArenaTuning()>& tuning,
-           const Inbox& inbox)
+Hall::Hall(const GroupPlace& place, const std::function<ArenaTuning()>& tuning)
     : size_(place.size) {
   LOCKSTEP_CHECK(place.store, UsageError,
                  "backend 'shm' needs a store in which its ranks meet");
@@ -111,24 +126,25 @@ Hall::Hall(const GroupPlace& place, const std::function<ArenaTuning()>& tuning,
   const auto look = [&] {
     if (store.check({kRefusedKey})) {
       const Failure refusal = decode_failure(store.get(kRefusedKey, deadline));
-      if (refusal.by == place.rank) std::rethrow_exception(own_error);
+      if (own_error) std::rethrow_exception(own_error);
       throw_refusal(refusal, place.rank);
     }
     if (place.check) place.check();
   };
   try {
+    inbox_.emplace(size_);
     if (place.rank == 0) {
       tuning_ = tuning();
       check_room(bytes(), "for the shared pages of a group");
       file.emplace(MemoryFile::reserved(bytes()));
       store.set(kOfferKey, make(*file).encode());
     } else {
-      open(Offer::decode(get_looking(store, kOfferKey, deadline, look)));
+      enter(Offer::decode(offer_in(store, deadline, look)), look);
     }
     HallEntry& mine = entry(place.rank);
     mine.pid = ::getpid();
-    mine.inbox_fd = inbox.fd();
-    mine.inbox_cookie = inbox.cookie();
+    mine.inbox_fd = inbox_->fd();
+    mine.inbox_cookie = inbox_->cookie();
     CPU_ZERO(&mine.cores);
     ::sched_getaffinity(0, sizeof(mine.cores), &mine.cores);
   } catch (const Error&) {
@@ -148,6 +164,18 @@ Hall::Offer Hall::make(MemoryFile& file) {
   offer.tuning = tuning_;
   reinterpret_cast<Header*>(mapping_.data())->cookie = offer.cookie;
   return offer;
+}
+
+// Rank 0 may have given up meanwhile: then there is a better reason.
+void Hall::enter(const Offer& offer, const std::function<void()>& look) {
+  try {
+    open(offer);
+  } catch (const SystemError& error) {
+    const int number = error.error_number();
+    if (!is_gone(error) || number == EACCES || number == EPERM) throw;
+    look();
+    throw PeerError("rank 0 has ended, or has given up making the group", 0);
+  }
 }
 
 void Hall::open(const Offer& offer) {

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "backend/shm/inbox.h"
 #include "backend/shm/memory_file.h"
@@ -39,13 +40,13 @@ struct HallEntry {
 //         the ranks that did not come.
 class Hall {
  public:
-  // `tuning` is asked on rank 0; `inbox` is this rank's.
-  Hall(const GroupPlace& place, const std::function<ArenaTuning()>& tuning,
-       const Inbox& inbox);
+  // `tuning` is asked on rank 0.
+  Hall(const GroupPlace& place, const std::function<ArenaTuning()>& tuning);
   Hall(const Hall&) = delete;
   Hall& operator=(const Hall&) = delete;
 
   int size() const { return size_; }
+  const Inbox& inbox() const { return *inbox_; }  // of this rank
   HallEntry& entry(int rank) const;
   // Why all transfers have ended, if they have.
   FailureNote& mail_failure() const;
@@ -60,10 +61,12 @@ class Hall {
   static size_t arena_offset(int size);
   size_t bytes() const;
   Offer make(MemoryFile& file);
+  void enter(const Offer& offer, const std::function<void()>& look);
   void open(const Offer& offer);
 
   const int size_;
   ArenaTuning tuning_;
+  std::optional<Inbox> inbox_;
   Mapping mapping_;
 };
 

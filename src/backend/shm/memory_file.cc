@@ -100,9 +100,19 @@ MemoryFile MemoryFile::of_process(pid_t pid, int fd) {
                     errno);
 }
 
+// A descriptor that was closed may mean anything by now, a socket for example,
+// so there are many ways to say it. What remains is our own want of something.
 bool is_gone(const SystemError& error) {
-  const int number = error.error_number();
-  return number == ENOENT || number == ESRCH || number == ESTALE;
+  switch (error.error_number()) {
+    case EMFILE:
+    case ENFILE:
+    case ENOMEM:
+    case ENOSPC:
+    case EFBIG:
+      return false;
+    default:
+      return true;
+  }
 }
 
 // Pages past the end of the file would end the process when touched.

@@ -58,8 +58,8 @@ size_t left_by_v1(const std::string& group) {
                  "total_inactive_file");
 }
 
-// This process's group as named from outside, and the root, which is its own
-// group when seen from inside a container.
+// This process's group and those above it, as named from outside, and the root,
+// which is its own group when seen from inside a container.
 size_t left_by_groups() {
   size_t left = std::min(left_by_v2("/sys/fs/cgroup/"),
                          left_by_v1("/sys/fs/cgroup/memory/"));
@@ -69,11 +69,14 @@ size_t left_by_groups() {
     const size_t second = line.find(':', first + 1);
     if (second == std::string::npos) continue;
     const std::string kind = line.substr(first + 1, second - first - 1);
-    const std::string path = line.substr(second + 1) + "/";
-    if (kind.empty())
-      left = std::min(left, left_by_v2("/sys/fs/cgroup" + path));
-    if (kind == "memory") {
-      left = std::min(left, left_by_v1("/sys/fs/cgroup/memory" + path));
+    // Those above count too.
+    for (std::string path = line.substr(second + 1); path.size() > 1;
+         path.resize(path.rfind('/'))) {
+      if (kind.empty()) {
+        left = std::min(left, left_by_v2("/sys/fs/cgroup" + path + "/"));
+      } else if (kind == "memory") {
+        left = std::min(left, left_by_v1("/sys/fs/cgroup/memory" + path + "/"));
+      }
     }
   }
   return left;

@@ -68,10 +68,9 @@ class PostOffice::Handle : public Transfer {
   const std::shared_ptr<Item> item_;
 };
 
-PostOffice::PostOffice(const Hall& hall, int rank, Inbox inbox)
+PostOffice::PostOffice(const Hall& hall, int rank)
     : hall_(hall),
       rank_(rank),
-      inbox_(std::move(inbox)),
       outlets_(static_cast<size_t>(hall.size())),
       waiting_(static_cast<size_t>(hall.size())) {}
 
@@ -199,7 +198,7 @@ void PostOffice::take_in() {
 }
 
 void PostOffice::take_in_from(int peer) {
-  Ring& ring = inbox_.ring(peer);
+  Ring& ring = hall_.inbox().ring(peer);
   bool moved = false;
   while (take_one(peer, ring)) moved = true;
   if (moved) ring_bell(peer);  // it may have waited for room

@@ -29,7 +29,7 @@ class PostOffice {
   // How much of what nobody asked for yet is kept, before rings fill up.
   static constexpr size_t kMostKeptBytes = size_t{64} * 1024 * 1024;
 
-  PostOffice(const Hall& hall, int rank, Inbox inbox);
+  PostOffice(const Hall& hall, int rank);
   ~PostOffice();
   PostOffice(const PostOffice&) = delete;
   PostOffice& operator=(const PostOffice&) = delete;
@@ -76,7 +76,6 @@ class PostOffice {
   const int rank_;
 
   std::mutex mutex_;
-  Inbox inbox_ LOCKSTEP_GUARDED_BY(mutex_);
   std::vector<Outlet> outlets_ LOCKSTEP_GUARDED_BY(mutex_);
   // Not in the ring yet, by peer; then asked for, and arrived unasked.
   std::vector<std::deque<std::shared_ptr<Sending>>> waiting_

@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -33,8 +34,11 @@ RegisteredMemory Regions::add(size_t bytes, const Show& show) {
   const size_t file_bytes = kPageBytes + whole_pages(bytes);
   const auto ranks = static_cast<size_t>(hall_.size());
   // All look at what is free before anybody takes any of it.
-  check_room(file_bytes * ranks,
-             fmt::format("for {} bytes on each of {} ranks", bytes, ranks));
+  const bool can_count =
+      bytes <= std::numeric_limits<size_t>::max() / 2 / ranks;
+  check_room(
+      can_count ? file_bytes * ranks : std::numeric_limits<size_t>::max(),
+      fmt::format("for {} bytes on each of {} ranks", bytes, ranks));
   show(0);
   const MemoryFile file = MemoryFile::reserved(file_bytes);
   auto own = std::make_shared<Mapping>(

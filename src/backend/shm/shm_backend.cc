@@ -21,7 +21,6 @@ namespace lockstep {
 namespace {
 
 using detail::Hall;
-using detail::Inbox;
 using detail::PeerWatch;
 using detail::PostOffice;
 using detail::Regions;
@@ -124,7 +123,19 @@ struct Hub {
 class ShmBackend : public Backend {
  public:
   ShmBackend(std::shared_ptr<Hub> hub, const GroupPlace& place)
-      : ShmBackend(std::move(hub), place, Inbox(place.size)) {}
+      : hub_(std::move(hub)),
+        hall_(std::make_shared<Hall>(
+            place, [&] { return tuning_of(hub_->options, place.size); })),
+        arena_(*hall_, place.rank, hub_->policy_for(*hall_)),
+        office_(*hall_, place.rank) {
+    place.bell->move_to({hall_, &hall_->entry(place.rank).bell});
+    try {
+      watch_peers();
+    } catch (...) {
+      leave();
+      throw;
+    }
+  }
 
   ~ShmBackend() override { leave(); }
 
@@ -157,22 +168,6 @@ class ShmBackend : public Backend {
   }
 
  private:
-  ShmBackend(std::shared_ptr<Hub> hub, const GroupPlace& place, Inbox inbox)
-      : hub_(std::move(hub)),
-        hall_(std::make_shared<Hall>(
-            place, [&] { return tuning_of(hub_->options, place.size); },
-            inbox)),
-        arena_(*hall_, place.rank, hub_->policy_for(*hall_)),
-        office_(*hall_, place.rank, std::move(inbox)) {
-    place.bell->move_to({hall_, &hall_->entry(place.rank).bell});
-    try {
-      watch_peers();
-    } catch (...) {
-      leave();
-      throw;
-    }
-  }
-
   void leave() noexcept {
     watched_.clear();
     arena_.leave();
