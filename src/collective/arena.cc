@@ -200,6 +200,7 @@ void Arena::compare_digests(uint64_t mine) const {
   for (int rank = 0; rank < size_; ++rank) {
     if (place(rank).cards[meetings_ % 2].digest == mine) continue;
     std::vector<Signature> signatures;
+    signatures.reserve(static_cast<size_t>(size_));
     for (int r = 0; r < size_; ++r) signatures.push_back(record(r).signature);
     throw_mismatch(signatures);
   }

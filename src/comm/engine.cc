@@ -37,6 +37,9 @@ class BackendCalls final : public LaneCalls {
         maker_(maker),
         sequence_(sequence),
         patience_(patience) {}
+  virtual ~BackendCalls() = default;
+  BackendCalls(const BackendCalls&) = delete;
+  BackendCalls& operator=(const BackendCalls&) = delete;
 
   void all_reduce(Buffer data, ReduceOp op) override {
     run(maker_.all_reduce(data, data, op));
@@ -73,6 +76,9 @@ class Engine::Running final : private Patience::Listener {
         action_(action),
         patience_(options.timeout.value_or(engine.options_.timeout),
                   engine.options_.notice_after, this, begin) {}
+  virtual ~Running() = default;
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
 
   // Returns the error; null when it succeeded.
   std::exception_ptr run(uint64_t flow = 0) {

@@ -14,7 +14,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using ::testing::Each;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::message_of;
 

@@ -71,7 +71,7 @@ struct ArenaTuning {
 class Arena {
  public:
   // One-phase operations put up to this many bytes into payload().
-  static constexpr size_t kPayloadBytes = 16 * 1024;
+  static constexpr size_t kPayloadBytes = size_t{16} * 1024;
   // Up to this many travel in the cache line that is looked at anyway.
   static constexpr size_t kInlineBytes = 56;
   // Two counts per rank, for all_to_all, must fit into a payload.

@@ -63,6 +63,7 @@ ByteVector offer_in(Store& store, Deadline deadline,
 
 }  // namespace
 
+// NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): whole lines
 struct Hall::Header {
   uint64_t cookie;  // tells it from whatever else a descriptor may mean
   alignas(64) FailureNote mail_failure;

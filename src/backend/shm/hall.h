@@ -19,6 +19,7 @@
 namespace lockstep::detail {
 
 // What one rank tells the others about itself, in the hall.
+// NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): whole lines
 struct HallEntry {
   // Set before the ranks meet for the first time, and never changed.
   int32_t pid;
