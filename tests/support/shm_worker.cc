@@ -160,6 +160,9 @@ int run(Seat seat, uint16_t port, const std::string& how, size_t argument) {
   });
   // Some end without a word to the others, who are in the same trouble.
   if (how == "play" && argument % 2 == 1) ::_exit(0);
+  // The leak sanitizer, which looks at the end, finds no way out of a
+  // namespace.
+  if (how == "apart") ::_exit(0);
   return 0;
 }
 
