@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 
 namespace lockstep::tool {
 namespace {
@@ -34,7 +35,9 @@ uint16_t float16_bits(float value) {
 double number_of_float16(uint16_t bits) {
   const int exponent = bits >> 10 & 0x1f;
   const double fraction = bits & 0x3ff;
-  if (exponent == 0x1f) return NAN;  // none of our numbers
+  if (exponent == 0x1f) {
+    return std::numeric_limits<double>::quiet_NaN();  // none of our numbers
+  }
   const double size = exponent == 0
                           ? std::ldexp(fraction, -24)
                           : std::ldexp(1024 + fraction, exponent - 25);
@@ -56,9 +59,10 @@ double number_at(const std::byte* at, DType dtype) {
     case DType::kFloat16:
       return number_of_float16(read<uint16_t>(at));
     case DType::kBFloat16:
-      return double{bits_as<float>(uint32_t{read<uint16_t>(at)} << 16)};
+      return static_cast<double>(
+          bits_as<float>(uint32_t{read<uint16_t>(at)} << 16));
     default:
-      return double{read<float>(at)};
+      return static_cast<double>(read<float>(at));
   }
 }
 
