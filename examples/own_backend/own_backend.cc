@@ -24,7 +24,7 @@ struct Mail {
   std::list<class SoloTransfer*> waiting;  // for their other half
   std::optional<Failure> failure;
 
-  void check() const {
+  void check() const override {
     if (failure) std::rethrow_exception(error_of(*failure, 0));
   }
 };
@@ -133,7 +133,7 @@ class SoloBackend : public Backend {
   }
 
  private:
-  void check() const {
+  void check() const override {
     const std::lock_guard lock(mail_->mutex);
     mail_->check();
   }
