@@ -24,7 +24,7 @@ struct Mail {
   std::list<class SoloTransfer*> waiting;  // for their other half
   std::optional<Failure> failure;
 
-  void check() const override {
+  void check() const {
     if (failure) std::rethrow_exception(error_of(*failure, 0));
   }
 };
