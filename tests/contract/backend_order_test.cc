@@ -2,6 +2,7 @@
 // What every backend promises about order: numbers, barriers, continuations,
 // local steps, and the end of a group.
 #include <atomic>
+#include <future>
 #include <mutex>
 #include <thread>
 
@@ -177,7 +178,9 @@ TEST_P(BackendContract, WaitingOnALaneThreadIsAUsageError) {
     std::string in_step;
     std::string in_continuation;
     std::string in_sync_call;
+    std::promise<void> attached;  // The barrier cannot end before.
     group.post([&] {
+      attached.get_future().wait();
       in_step = message_of<UsageError>([&] { pending->wait(); });
       in_sync_call = message_of<UsageError>([&] { other->barrier(in_sync()); });
     });
@@ -189,7 +192,7 @@ TEST_P(BackendContract, WaitingOnALaneThreadIsAUsageError) {
       message_of<UsageError>([&] { other->allocate(8); });
       message_of<UsageError>([&] { other->split(0); });
     });
-    // It may have run here, when the barrier was quicker: then it may wait.
+    attached.set_value();
     done.wait(Deadline::in(10s));
     EXPECT_THAT(in_step, HasSubstr("lane thread"));
     EXPECT_THAT(in_sync_call, HasSubstr("lane thread"));
