@@ -6,11 +6,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "backend/host.h"
+#include "lockstep/backend/gloo.h"
 #include "lockstep/backend/local.h"
 #include "lockstep/backend/shm.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/thread.h"
 #include "lockstep/launch/world.h"
+#include "lockstep/store/prefix_store.h"
 #include "lockstep/trace/trace.h"
 
 namespace lockstep {
@@ -31,11 +34,20 @@ std::string backend_of(const InitOptions& options) {
   return env::text("LOCKSTEP_BACKEND").value_or("auto");
 }
 
-// On one host shared memory reaches all ranks; threads of one process have all
-// memory in common.
-BackendFactory factory_of(const std::string& name, const World& world) {
+// Threads of one process have all memory in common; on one host shared memory
+// reaches all ranks; the network reaches the rest.
+BackendFactory factory_of(const std::string& name, const World& world,
+                          const InitOptions& options) {
   if (name == "shm") return make_shm_factory();
-  if (name == "auto" && world.size > 1) return make_shm_factory();
+  if (name == "gloo") return make_gloo_factory();
+  if (name == "auto" && world.size > 1) {
+    const auto meeting = std::make_shared<PrefixStore>(
+        fmt::format("init/{}/", options.name), world.store);
+    return detail::is_one_host(meeting, world.rank, world.size,
+                               Deadline::in(options.timeout))
+               ? make_shm_factory()
+               : make_gloo_factory();
+  }
   const auto names = backend_names();
   LOCKSTEP_CHECK(name == "auto" || name == "local", UsageError,
                  "there is no backend '{}'; there are auto, {}", name,
@@ -44,14 +56,14 @@ BackendFactory factory_of(const std::string& name, const World& world) {
       world.size == 1, UsageError,
       "backend '{}' joins threads of one process, but this job has {} "
       "processes; start one process and give it ranks with ranks_in_process, "
-      "or choose 'shm'",
+      "or choose 'shm' or 'gloo'",
       name, world.size);
   return make_local_factory();
 }
 
 }  // namespace
 
-std::vector<std::string> backend_names() { return {"local", "shm"}; }
+std::vector<std::string> backend_names() { return {"local", "shm", "gloo"}; }
 
 std::shared_ptr<ProcessGroup> init(const InitOptions& options) {
   LOCKSTEP_CHECK(options.ranks_in_process == 1, UsageError,
@@ -67,7 +79,8 @@ std::vector<std::shared_ptr<ProcessGroup>> init_ranks(
   LOCKSTEP_CHECK(ranks > 0, UsageError,
                  "ranks_in_process is {}; it is 1 or more", ranks);
   const World world = world_of(options);
-  const BackendFactory factory = factory_of(backend_of(options), world);
+  const BackendFactory factory =
+      factory_of(backend_of(options), world, options);
   trace::set_process_rank(world.rank * ranks);
   GroupOptions group;
   group.name = options.name;

@@ -117,15 +117,9 @@ class SplitLists {
   }
 
   void check() const {
-    for (int from = 0; from < step_.size(); ++from) {
-      for (int to = 0; to < step_.size(); ++to) {
-        LOCKSTEP_CHECK(
-            given(from, to) == expected(to, from), MismatchError,
-            "rank {} has {} elements for rank {}, which expects {} from it; "
-            "in_counts[{}] on rank {} must equal out_counts[{}] on rank {}",
-            from, given(from, to), to, expected(to, from), to, from, from, to);
-      }
-    }
+    check_splits(
+        step_.size(), [this](int from, int to) { return given(from, to); },
+        [this](int by, int from) { return expected(by, from); });
   }
 
   size_t largest() const {

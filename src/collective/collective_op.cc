@@ -138,6 +138,19 @@ void throw_mismatch(const std::vector<Signature>& signatures) {
       fmt::join(clauses, "; ")));
 }
 
+void check_splits(int size, const SplitCount& given,
+                  const SplitCount& expected) {
+  for (int from = 0; from < size; ++from) {
+    for (int to = 0; to < size; ++to) {
+      LOCKSTEP_CHECK(
+          given(from, to) == expected(to, from), MismatchError,
+          "rank {} has {} elements for rank {}, which expects {} from it; "
+          "in_counts[{}] on rank {} must equal out_counts[{}] on rank {}",
+          from, given(from, to), to, expected(to, from), to, from, from, to);
+    }
+  }
+}
+
 Part part_of(const std::vector<size_t>& counts, size_t total, int rank,
              int size) {
   if (counts.empty()) {

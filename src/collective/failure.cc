@@ -57,6 +57,27 @@ std::exception_ptr error_of(const Failure& failure, int rank) {
                    failure.by);
 }
 
+ByteVector encode(const Failure& failure) {
+  ByteWriter writer;
+  writer.u8(static_cast<uint8_t>(failure.kind));
+  writer.u32(static_cast<uint32_t>(failure.by));
+  writer.u32(static_cast<uint32_t>(failure.peer)).counted(failure.text);
+  return writer.take();
+}
+
+Failure decode_failure(ConstBytes bytes) {
+  ByteReader reader(bytes);
+  Failure failure;
+  failure.kind = static_cast<ErrorKind>(reader.u8());
+  failure.by = static_cast<int>(reader.u32());
+  failure.peer = static_cast<int>(reader.u32());
+  failure.text = to_string(reader.counted());
+  LOCKSTEP_CHECK(reader.finished() && failure.kind <= ErrorKind::kInternal,
+                 PeerError,
+                 "another rank's report of a failure makes no sense");
+  return failure;
+}
+
 void FailureNote::write(const Failure& failure) noexcept {
   uint32_t empty = kEmpty;
   const uint32_t busy = kBusy + static_cast<uint32_t>(failure.by);

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "lockstep/backend/gloo.h"
 #include "lockstep/backend/local.h"
 #include "lockstep/backend/shm.h"
 #include "lockstep/store/hash_store.h"
@@ -45,7 +46,13 @@ inline std::vector<testing::BackendKind> backend_kinds() {
     tuning.window_bytes = 4096;
     return groups_in_store(make_shm_factory(tuning), size, options);
   };
-  return {{"Local", local}, {"Shm", shm}, {"ShmTinyWindows", tiny}};
+  const auto gloo = [](int size, const GroupOptions& options) {
+    GlooOptions loopback;
+    loopback.devices = {gloo_device_of_host("127.0.0.1")};
+    return groups_in_store(make_gloo_factory(loopback), size, options);
+  };
+  return {
+      {"Local", local}, {"Shm", shm}, {"ShmTinyWindows", tiny}, {"Gloo", gloo}};
 }
 
 }  // namespace lockstep

@@ -40,7 +40,9 @@ def problems_in(path, layer, public):
         if not match:
             continue
         include = match.group(2)
-        seen = layer_of(include)
+        # <net/if.h> is the system's: our own are in quotes.
+        ours = match.group(1) == '"' or include.startswith("lockstep/")
+        seen = layer_of(include) if ours else None
         where = f"{path}:{number}: "
         if TORCH.match(include) and layer not in ABOVE_TORCH_LINE:
             yield where + f"'{layer}' is below the torch line, includes {include}"

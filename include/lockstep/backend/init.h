@@ -14,9 +14,10 @@ namespace lockstep {
 // What init() may be told; the rest comes from the environment.
 struct InitOptions {
   // How bytes move: "local" (all ranks are threads of this process), "shm"
-  // (they are processes of one host), or "auto" for what LOCKSTEP_BACKEND says
-  // (`lockstep run --backend`), and without it the fastest way that reaches all
-  // ranks.
+  // (they are processes of one host), "gloo" (of any hosts), or "auto" for what
+  // LOCKSTEP_BACKEND says (`lockstep run --backend`), and without it the
+  // fastest way that reaches all ranks: the ranks find out whether they share a
+  // host.
   std::string backend = "auto";
   Deadline::Duration timeout = std::chrono::minutes(10);
   Deadline::Duration notice_after = std::chrono::seconds(10);
@@ -51,7 +52,7 @@ std::shared_ptr<ProcessGroup> init(const InitOptions& options = {});
 std::vector<std::shared_ptr<ProcessGroup>> init_ranks(
     const InitOptions& options);
 
-// The backends built in: "local" and "shm".
+// The backends built in: "local", "shm" and "gloo".
 std::vector<std::string> backend_names();
 
 }  // namespace lockstep

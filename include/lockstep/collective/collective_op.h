@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -66,6 +67,13 @@ std::string describe(const Signature& signature);
 // Says who called what. `signatures` has one entry per rank.
 // Throws MismatchError.
 [[noreturn]] void throw_mismatch(const std::vector<Signature>& signatures);
+
+// For all_to_all with given parts: checks that what each rank has for another,
+// given(from, to), is what that one expects, expected(by, from). All ranks know
+// all numbers, so all find the same mistake. Throws MismatchError.
+using SplitCount = std::function<size_t(int, int)>;
+void check_splits(int size, const SplitCount& given,
+                  const SplitCount& expected);
 
 // One collective. Everything in it has been checked on this rank.
 //

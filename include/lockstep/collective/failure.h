@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "lockstep/base/bytes.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep {
@@ -27,6 +28,11 @@ Failure failure_of(const std::exception_ptr& error, int by);
 // lost peer and a mismatch are the same news for everybody, so the type stays;
 // the rank that the news is about, and everybody else, get AbortedError.
 std::exception_ptr error_of(const Failure& failure, int rank);
+
+// As bytes, for other ranks to read. Errors: PeerError when they are no
+// failure.
+ByteVector encode(const Failure& failure);
+Failure decode_failure(ConstBytes bytes);
 
 // A failure in memory that ranks share: plain bytes, zeroed when there is none.
 // A long text is cut.

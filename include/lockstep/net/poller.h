@@ -13,7 +13,7 @@ namespace lockstep {
 // thread. Each descriptor comes with a token of the caller's choice, which its
 // events carry; tokens that are never reused make late events harmless.
 //
-// Threads: wake() from any thread; everything else from one.
+// Threads: wait() from one thread; the others from any, also while it waits.
 // Errors:  SystemError.
 class Poller {
  public:

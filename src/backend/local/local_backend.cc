@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <sys/mman.h>
-
-#include <cerrno>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "backend/local/local_room.h"
+#include "backend/plain_memory.h"
 #include "lockstep/backend/local.h"
 #include "lockstep/collective/arena.h"
 #include "lockstep/collective/arena_patterns.h"
@@ -29,18 +25,6 @@ class LocalArena : public Arena {
     return reinterpret_cast<std::byte*>(ref.offset);
   }
 };
-
-RegisteredMemory pages(size_t bytes) {
-  if (bytes == 0) return {};
-  void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) {
-    throw SystemError(fmt::format("cannot allocate {} bytes", bytes), errno);
-  }
-  return {
-      std::shared_ptr<void>(memory, [bytes](void* p) { ::munmap(p, bytes); }),
-      memory, bytes};
-}
 
 class LocalBackend : public Backend {
  public:
@@ -74,7 +58,8 @@ class LocalBackend : public Backend {
   RegisteredMemory allocate(const CollectiveOp& op,
                             Patience& patience) override {
     // First the memory, then the meeting: all have theirs, or none.
-    RegisteredMemory memory = pages(static_cast<size_t>(op.signature.dims[0]));
+    RegisteredMemory memory =
+        detail::plain_memory(static_cast<size_t>(op.signature.dims[0]));
     run_on_arena(arena_, op, patience);
     return memory;
   }

@@ -9,7 +9,8 @@
 
 #include <fmt/format.h>
 
-#include "backend/shm/host.h"
+#include "backend/host.h"
+#include "backend/refusal.h"
 #include "lockstep/base/bytes.h"
 #include "lockstep/store/prefix_store.h"
 #include "lockstep/store/rendezvous.h"
@@ -18,33 +19,6 @@ namespace lockstep::detail {
 namespace {
 
 constexpr const char* kOfferKey = "shm/hall";
-constexpr const char* kRefusedKey = "shm/refused";
-
-// A failure as the other ranks read it in the store.
-ByteVector encode(const Failure& failure) {
-  ByteWriter writer;
-  writer.u8(static_cast<uint8_t>(failure.kind));
-  writer.u32(static_cast<uint32_t>(failure.by));
-  writer.u32(static_cast<uint32_t>(failure.peer)).counted(failure.text);
-  return writer.take();
-}
-
-Failure decode_failure(ConstBytes bytes) {
-  ByteReader reader(bytes);
-  Failure failure;
-  failure.kind = static_cast<ErrorKind>(reader.u8());
-  failure.by = static_cast<int>(reader.u32());
-  failure.peer = static_cast<int>(reader.u32());
-  failure.text = to_string(reader.counted());
-  return failure;
-}
-
-// What the others throw.
-[[noreturn]] void throw_refusal(const Failure& failure, int rank) {
-  LOCKSTEP_CHECK(failure.kind != ErrorKind::kUsage, UsageError, "rank {}: {}",
-                 failure.by, failure.text);
-  std::rethrow_exception(error_of(failure, rank));
-}
 
 // What rank 0 offers, once it does.
 ByteVector offer_in(Store& store, Deadline deadline,
@@ -114,8 +88,6 @@ size_t Hall::bytes() const {
   return whole_pages(arena_offset(size_) + Arena::block_bytes(size_, tuning_));
 }
 
-// A rank that cannot come in says why in the store, where the others look while
-// they wait: so everybody learns it at once.
 Hall::Hall(const GroupPlace& place, const std::function<ArenaTuning()>& tuning)
     : size_(place.size) {
   LOCKSTEP_CHECK(place.store, UsageError,
@@ -123,15 +95,8 @@ Hall::Hall(const GroupPlace& place, const std::function<ArenaTuning()>& tuning)
   Store& store = *place.store;
   const Deadline deadline = Deadline::in(place.timeout);
   std::optional<MemoryFile> file;  // open until all have found it
-  std::exception_ptr own_error;
-  const auto look = [&] {
-    if (store.check({kRefusedKey})) {
-      const Failure refusal = decode_failure(store.get(kRefusedKey, deadline));
-      if (own_error) std::rethrow_exception(own_error);
-      throw_refusal(refusal, place.rank);
-    }
-    if (place.check) place.check();
-  };
+  Refusal refusal(place, "shm/refused");
+  const auto look = [&] { refusal.look(); };
   try {
     inbox_.emplace(size_);
     if (place.rank == 0) {
@@ -149,9 +114,7 @@ Hall::Hall(const GroupPlace& place, const std::function<ArenaTuning()>& tuning)
     CPU_ZERO(&mine.cores);
     ::sched_getaffinity(0, sizeof(mine.cores), &mine.cores);
   } catch (const Error&) {
-    own_error = std::current_exception();
-    store.compare_set(kRefusedKey, std::nullopt,
-                      encode(failure_of(own_error, place.rank)));
+    refusal.refuse(std::current_exception());
   }
   look();
   PrefixStore meeting("shm/", place.store);

@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "backend/shm/host.h"
+#include "backend/host.h"
 #include "backend/shm/memory_file.h"
 #include "backend/shm/parcel.h"
 #include "support/message_of.h"

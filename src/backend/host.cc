@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backend/shm/host.h"
+#include "backend/host.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/store/rendezvous.h"
 
 namespace lockstep::detail {
 
@@ -23,6 +24,18 @@ std::string host_identity() {
                       errno);
   }
   return fmt::format("{} {}", boot, pids.st_ino);
+}
+
+// The first one writes down where it is; whoever is elsewhere says so.
+bool is_one_host(const std::shared_ptr<Store>& store, int rank, int size,
+                 Deadline deadline) {
+  const std::string here = host_identity();
+  const auto first = store->compare_set("host", std::nullopt, here);
+  if (!first.stored && first.value != to_vector(here)) {
+    store->set("other hosts", "");
+  }
+  meet(*store, rank, size, deadline);
+  return !store->check({"other hosts"});
 }
 
 std::string host_name() {

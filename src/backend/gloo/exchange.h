@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "backend/gloo/board.h"
+#include "backend/gloo/bulk.h"
+#include "backend/gloo/wire.h"
+#include "lockstep/collective/collective_op.h"
+
+namespace lockstep::detail {
+
+// Every rank gives every other something: the one pattern of which the
+// collectives are made.
+//
+// What is short travels on the wire together with the words by which ranks find
+// out whether they mean the same; what is long follows through Gloo, once they
+// have.
+//
+// Threads: one at a time.
+class Exchange {
+ public:
+  // What is at most so long travels on the wire.
+  static constexpr size_t kShortBytes = size_t{32} * 1024;
+
+  Exchange(Board& board, Wire& wire, Bulk& bulk)
+      : board_(board), wire_(wire), bulk_(bulk) {}
+
+  int rank() const { return board_.rank(); }
+  int size() const { return board_.size(); }
+  Bulk& bulk() { return bulk_; }
+
+  // What the others said in one step.
+  class Parts {
+   public:
+    // What was short enough; empty where it was not.
+    ConstBytes payload(int peer) const;
+    // How much `peer` has for this rank, short or long.
+    size_t bytes(int peer) const;
+    // The factor of each rank, for ReduceOp::premul_sum.
+    std::vector<double> factors(const CollectiveOp& own, int rank) const;
+
+   private:
+    friend class Exchange;
+    std::vector<ByteVector> messages_;
+  };
+
+  // Sends each peer its entry of `to`, if that is short, and hears all others.
+  // Steps of an operation are counted from 0.
+  // Errors: MismatchError on all ranks when they do not mean the same; those of
+  //         Board::take_parts.
+  Parts talk(const CollectiveOp& op, uint32_t step, Patience& patience,
+             const std::vector<ConstBytes>& to);
+
+  // Moves to[p] of this rank to from[this] of rank p, of any length. Entries
+  // for this rank itself are not looked at.
+  void move(const CollectiveOp& op, uint32_t step, Patience& patience,
+            const std::vector<ConstBytes>& to, const std::vector<Bytes>& from);
+
+ private:
+  Board& board_;
+  Wire& wire_;
+  Bulk& bulk_;
+};
+
+}  // namespace lockstep::detail

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gloo/transport/tcp/device.h>
+
+#include <mutex>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "backend/gloo/board.h"
+#include "backend/gloo/bulk.h"
+#include "backend/gloo/collectives.h"
+#include "backend/gloo/devices.h"
+#include "backend/gloo/exchange.h"
+#include "backend/gloo/mail.h"
+#include "backend/gloo/messages.h"
+#include "backend/gloo/wire.h"
+#include "backend/gloo/wire_connect.h"
+#include "backend/plain_memory.h"
+#include "backend/refusal.h"
+#include "lockstep/backend/gloo.h"
+#include "lockstep/base/env.h"
+#include "lockstep/store/prefix_store.h"
+#include "lockstep/store/rendezvous.h"
+
+namespace lockstep {
+namespace {
+
+using namespace std::chrono_literals;
+using detail::Board;
+using detail::Bulk;
+using detail::Exchange;
+using detail::GlooDevices;
+using detail::GlooStep;
+using detail::Mail;
+using detail::Refusal;
+using detail::Wire;
+using detail::Word;
+
+GlooAlgorithm algorithm_of(const GlooOptions& options) {
+  if (options.algorithm) return *options.algorithm;
+  const auto name = env::text("LOCKSTEP_GLOO_ALGORITHM").value_or("direct");
+  if (name == "direct") return GlooAlgorithm::kDirect;
+  if (name == "ring") return GlooAlgorithm::kRing;
+  if (name == "bcube") return GlooAlgorithm::kBcube;
+  throw UsageError(fmt::format(
+      "LOCKSTEP_GLOO_ALGORITHM is '{}'; it is direct, ring or bcube", name));
+}
+
+// What the groups made by one factory share: Gloo's devices, a thread each.
+class Hub {
+ public:
+  explicit Hub(GlooOptions options) : options_(std::move(options)) {}
+
+  struct Equipment {
+    std::string address;  // of the first device: where the wire listens
+    GlooDevices devices;
+    GlooAlgorithm algorithm;
+  };
+
+  // Made when it is first asked for.
+  Equipment equipment() {
+    const std::lock_guard lock(mutex_);
+    if (!equipment_) {
+      LOCKSTEP_CHECK(options_.threads > 0, UsageError,
+                     "GlooOptions::threads is {}; it is 1 or more",
+                     options_.threads);
+      const auto chosen = detail::chosen_devices(options_);
+      Equipment made{chosen.front().address, {}, algorithm_of(options_)};
+      for (int i = 0; i < options_.threads; ++i) {
+        for (const auto& device : chosen) {
+          made.devices.push_back(
+              gloo::transport::tcp::CreateDevice(device.address.c_str()));
+        }
+      }
+      equipment_ = std::move(made);
+    }
+    return *equipment_;
+  }
+
+ private:
+  const GlooOptions options_;
+  std::mutex mutex_;
+  std::optional<Equipment> equipment_ LOCKSTEP_GUARDED_BY(mutex_);
+};
+
+class GlooBackend : public Backend, private Wire::Handler {
+ public:
+  GlooBackend(std::shared_ptr<Hub> hub, const GroupPlace& place)
+      : hub_(std::move(hub)),
+        bell_(place.bell),
+        board_(place.rank, place.size),
+        mail_(board_, place.bell) {
+    const Deadline deadline = Deadline::in(place.timeout);
+    LOCKSTEP_CHECK(place.store || place.size == 1, UsageError,
+                   "backend 'gloo' needs a store in which its ranks meet");
+    if (place.size == 1) {
+      equip(std::vector<Socket>(1));
+    } else {
+      connect(place, deadline);
+    }
+  }
+
+  ~GlooBackend() override {
+    const bool healthy = !board_.has_failed();
+    if (healthy) bulk_->wait_received(Deadline::in(kFarewell));
+    if (healthy) wire_->send_all(one(Word::kLeave));
+    wire_->close(Deadline::in(healthy ? kFarewell : kFailedFarewell));
+  }
+
+  const char* name() const override { return "gloo"; }
+
+  void run(const CollectiveOp& op, Patience& patience) override {
+    const GlooStep step{*exchange_, op, patience};
+    switch (op.kind) {
+      case OpKind::kAllReduce:
+        return all_reduce(step, algorithm_);
+      case OpKind::kReduce:
+        return reduce_to_root(step);
+      case OpKind::kReduceScatter:
+        return reduce_scatter(step);
+      case OpKind::kBroadcast:
+        return broadcast(step);
+      case OpKind::kAllGather:
+        return all_gather(step);
+      case OpKind::kGather:
+        return gather(step);
+      case OpKind::kScatter:
+        return scatter(step);
+      case OpKind::kAllToAll:
+        return all_to_all(step);
+      case OpKind::kBarrier:
+      case OpKind::kAllocate:
+        return barrier(step);
+      case OpKind::kSend:
+      case OpKind::kRecv:
+      case OpKind::kLocalStep:
+        break;
+    }
+    LOCKSTEP_ASSERT(false && "not a collective");
+  }
+
+  std::unique_ptr<Transfer> send(Buffer buffer, int peer,
+                                 uint32_t tag) override {
+    return mail_.send(buffer, peer, tag);
+  }
+  std::unique_ptr<Transfer> recv(Buffer buffer, int peer_or_any,
+                                 uint32_t tag) override {
+    return mail_.recv(buffer, peer_or_any, tag);
+  }
+
+  RegisteredMemory allocate(const CollectiveOp& op,
+                            Patience& patience) override {
+    // First the memory, then the meeting: all have theirs, or none.
+    RegisteredMemory memory =
+        detail::plain_memory(static_cast<size_t>(op.signature.dims[0]));
+    run(op, patience);
+    return memory;
+  }
+
+  void check() const override { board_.check(); }
+
+  void interrupt(const Failure& reason) noexcept override { fail(reason); }
+
+ private:
+  // How long a rank that goes stays for those who have not read all yet; after
+  // a failure there is little to read.
+  static constexpr auto kFarewell = 5s;
+  static constexpr auto kFailedFarewell = 500ms;
+
+  static ByteVector one(Word word) { return {static_cast<std::byte>(word)}; }
+
+  void connect(const GroupPlace& place, Deadline deadline) {
+    Refusal refusal(place, "gloo/refused");
+    const auto look = [&] { refusal.look(); };
+    std::optional<Hub::Equipment> equipment;
+    try {
+      equipment = hub_->equipment();
+      algorithm_ = equipment->algorithm;
+    } catch (const Error&) {
+      refusal.refuse(std::current_exception());
+    } catch (const std::exception& error) {
+      refusal.refuse(std::make_exception_ptr(SystemError(
+          fmt::format("Gloo cannot use its device: {}", error.what()), 0)));
+    }
+    look();
+    PrefixStore meeting("gloo/", place.store);
+    meet(meeting, place.rank, place.size, deadline, 10s, look);
+    try {
+      equip(detail::connect_wire(place, equipment->address, deadline, look));
+      bulk_->connect(place, equipment->devices, deadline, look);
+    } catch (const Error&) {
+      const auto error = std::current_exception();
+      refusal.refuse(error);
+      if (wire_) {
+        fail(failure_of(error, place.rank));
+        wire_->close(Deadline::in(kFailedFarewell));
+      }
+      throw;
+    }
+  }
+
+  void equip(std::vector<Socket> connections) {
+    Wire::Handler& handler = *this;
+    wire_.emplace(std::move(connections), board_.rank(), handler);
+    bulk_.emplace(board_, *wire_);
+    exchange_.emplace(board_, *wire_, *bulk_);
+    mail_.attach(*wire_);
+    wire_->start();
+  }
+
+  // Here and, unless they told us, on the others.
+  void fail(const Failure& failure) noexcept {
+    if (board_.fail(failure)) {
+      wire_->send_all(one(Word::kFailure), encode(failure));
+    }
+    bulk_->close();
+    bell_->ring();
+  }
+
+  void on_message(int peer, ConstBytes message) override {
+    LOCKSTEP_CHECK(!message.empty(), PeerError, "rank {} sent nothing", peer);
+    const auto word = static_cast<Word>(message.data()[0]);
+    const ConstBytes body = message.from(1);
+    switch (word) {
+      case Word::kPart:
+        return board_.put_part(peer, body);
+      case Word::kReceived:
+        return board_.set_received(peer, ByteReader(body).u64());
+      case Word::kQuestion: {
+        ByteWriter answer;
+        answer.u8(static_cast<uint8_t>(Word::kAnswer)).raw(body);
+        return wire_->send(peer, answer.bytes());
+      }
+      case Word::kAnswer:
+        return board_.answer(peer, ByteReader(body).u64());
+      case Word::kFailure:
+        board_.fail(decode_failure(body));
+        bulk_->close();
+        return bell_->ring();
+      case Word::kLeave:
+        board_.leave(peer);
+        return bell_->ring();
+      default:
+        return mail_.on_message(peer, word, body);
+    }
+  }
+
+  void on_lost(int peer, const std::string& why) override {
+    if (board_.has_left(peer)) return;
+    fail({ErrorKind::kPeer, board_.rank(), peer,
+          fmt::format("rank {} died, or its host cannot be reached any more "
+                      "({}); look at its output",
+                      peer, why)});
+  }
+
+  void on_clear(int peer) override { mail_.on_clear(peer); }
+
+  const std::shared_ptr<Hub> hub_;
+  const std::shared_ptr<Bell> bell_;
+  GlooAlgorithm algorithm_ = GlooAlgorithm::kDirect;
+  Board board_;
+  Mail mail_;
+  std::optional<Bulk> bulk_;
+  std::optional<Exchange> exchange_;
+  std::optional<Wire> wire_;  // last: its thread uses all of the above
+};
+
+}  // namespace
+
+BackendFactory make_gloo_factory(const GlooOptions& options) {
+  auto hub = std::make_shared<Hub>(options);
+  return [hub](const GroupPlace& place) {
+    return std::make_unique<GlooBackend>(hub, place);
+  };
+}
+
+}  // namespace lockstep

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/bytes.h"
+#include "lockstep/base/thread.h"
+#include "lockstep/net/frame.h"
+#include "lockstep/net/poller.h"
+#include "lockstep/net/socket.h"
+
+namespace lockstep::detail {
+
+// The wire of a rank: a connection to each other rank of its group, on which
+// short messages travel, in order. A message is never waited for by its sender;
+// what the network does not take at once waits in a queue.
+//
+// It also is the ear at every peer's door: when a process ends, its connection
+// does, and on_lost says so.
+//
+// Threads:   send, send_all, read_now and is_clear from any thread. The handler
+//            is called by the wire's own thread or by read_now, one call at a
+//            time; it may send.
+// Ownership: the handler outlives the wire.
+class Wire {
+ public:
+  class Handler {
+   public:
+    virtual void on_message(int peer, ConstBytes message) = 0;
+    // Nothing comes from `peer` any more, and nothing reaches it. Once, and not
+    // after close().
+    virtual void on_lost(int peer, const std::string& why) = 0;
+    // What was queued for `peer` is on its way.
+    virtual void on_clear(int peer) = 0;
+
+   protected:
+    ~Handler() = default;
+  };
+
+  // Takes over connections that have been made (wire_connect.h); the entry of
+  // `rank` itself is not open.
+  Wire(std::vector<Socket> connections, int rank, Handler& handler);
+  ~Wire();
+  Wire(const Wire&) = delete;
+  Wire& operator=(const Wire&) = delete;
+
+  // Begins to listen: the handler may be called from now on.
+  void start();
+
+  // One message of two parts; empty ones are left out.
+  void send(int peer, ConstBytes head, ConstBytes body = {});
+  void send_all(ConstBytes head, ConstBytes body = {});
+
+  // Whether little is queued for `peer`: bulky senders wait for that.
+  bool is_clear(int peer);
+
+  // Handles what has arrived by now.
+  void read_now();
+
+  // Sends what is queued, says goodbye, and waits for the others to do the
+  // same or for the deadline. Whoever reads our last words finds them whole.
+  void close(Deadline deadline) noexcept;
+
+ private:
+  struct Link {
+    Socket socket;
+    FrameReader in;
+    bool open = false;     // guarded by reading_
+    bool watched = false;  // writability is; guarded by sending
+    std::mutex sending;
+    SendQueue out LOCKSTEP_GUARDED_BY(sending);
+    bool writable LOCKSTEP_GUARDED_BY(sending) = false;  // not closed, not lost
+
+    explicit Link(Socket connection);
+  };
+
+  Link& link(int peer) { return *links_[static_cast<size_t>(peer)]; }
+  int size() const { return static_cast<int>(links_.size()); }
+  void serve();
+  void read(int peer);
+  void lose(int peer, const std::string& why);
+  void flush(int peer);
+  void push(Link& link);
+  void watch(int peer, bool for_writing);
+
+  const int rank_;
+  Handler& handler_;
+  std::vector<std::unique_ptr<Link>> links_;
+  Poller poller_;
+  std::atomic<bool> closing_{false};  // nobody is told of what ends
+  std::atomic<bool> done_{false};
+  std::mutex reading_;  // one reader at a time; the handler is called under it
+  Thread thread_;
+};
+
+}  // namespace lockstep::detail
