@@ -51,8 +51,21 @@ inline std::vector<testing::BackendKind> backend_kinds() {
     loopback.devices = {gloo_device_of_host("127.0.0.1")};
     return groups_in_store(make_gloo_factory(loopback), size, options);
   };
-  return {
-      {"Local", local}, {"Shm", shm}, {"ShmTinyWindows", tiny}, {"Gloo", gloo}};
+  // All data go through Gloo, by two meshes, reductions in many windows.
+  const auto gloo_only = [](int size, const GroupOptions& options) {
+    GlooOptions tuning;
+    tuning.devices = {gloo_device_of_host("127.0.0.1")};
+    tuning.threads = 2;
+    tuning.algorithm = GlooAlgorithm::kDirect;
+    tuning.short_bytes = 0;
+    tuning.window_bytes = 1024;
+    return groups_in_store(make_gloo_factory(tuning), size, options);
+  };
+  return {{"Local", local},
+          {"Shm", shm},
+          {"ShmTinyWindows", tiny},
+          {"Gloo", gloo},
+          {"GlooOnly", gloo_only}};
 }
 
 }  // namespace lockstep

@@ -28,10 +28,12 @@ GlooDevice gloo_device_of_host(const std::string& host);
 GlooDevice default_gloo_device();
 
 // How a large all_reduce is carried out; docs/gloo.md tells what was measured.
+// Gloo's own combine partial results two at a time: half types and averages of
+// integers, which that would spoil, always go the direct way.
 enum class GlooAlgorithm {
-  kDirect,  // each rank reduces one slice, in the order of ranks
   kRing,    // Gloo's ring
   kBcube,   // Gloo's bcube
+  kDirect,  // each rank reduces one slice, in the order of ranks
 };
 
 // What the `gloo` backend may be told.
@@ -42,9 +44,14 @@ struct GlooOptions {
   std::vector<GlooDevice> devices;
   // Connections, with a thread for each, per device; used in turn.
   int threads = 1;
-  // Without it LOCKSTEP_GLOO_ALGORITHM (direct, ring, bcube), else the one that
-  // was measured to be the best.
+  // Without it LOCKSTEP_GLOO_ALGORITHM (ring, bcube, direct), else the ring. On
+  // all ranks the same.
   std::optional<GlooAlgorithm> algorithm;
+  // Messages of a collective that are at most so long go on connections of our
+  // own, with less delay; 1 MB at most.
+  size_t short_bytes = size_t{128} * 1024;
+  // The direct way goes in windows of so many bytes; a multiple of 64.
+  size_t window_bytes = size_t{1024} * 1024;
 };
 
 // The `gloo` backend: ranks are processes of any hosts that reach each other by

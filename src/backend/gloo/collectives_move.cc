@@ -69,7 +69,7 @@ void compare_splits(const GlooStep& step) {
 
 void broadcast(const GlooStep& step) {
   const Bytes data = bytes_of(step.op.out);
-  if (step.size() > 2 && data.size() > Exchange::kShortBytes) {
+  if (step.size() > 2 && data.size() > step.exchange.tuning().short_bytes) {
     return broadcast_in_slices(step);
   }
   auto to = step.nothing_to_send();

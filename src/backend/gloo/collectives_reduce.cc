@@ -14,9 +14,8 @@ namespace {
 
 size_t at(int rank) { return static_cast<size_t>(rank); }
 
-// Slices travel in windows of so many bytes: while one is being reduced the
-// next are on their way.
-constexpr size_t kWindowBytes = size_t{512} * 1024;
+// Long slices travel in windows: while one is being reduced the next are on
+// their way.
 constexpr size_t kWindowsAhead = 2;
 
 // What a long reduction does with the slices.
@@ -36,8 +35,9 @@ class WindowedReduction {
         bulk_(step.exchange.bulk()),
         slices_(slices),
         factors_(parts.factors(step.op, step.rank())),
-        window_count_(kWindowBytes / size_of(step.op.in.dtype)),
-        staging_(kWindowsAhead * at(step.size()) * kWindowBytes) {}
+        window_bytes_(step.exchange.tuning().window_bytes),
+        window_count_(window_bytes_ / size_of(step.op.in.dtype)),
+        staging_(kWindowsAhead * at(step.size()) * window_bytes_) {}
 
   void run() {
     size_t windows = 0;
@@ -63,7 +63,7 @@ class WindowedReduction {
   }
   std::byte* staged(size_t w, int peer) {
     return staging_.data() +
-           ((w % kWindowsAhead) * at(step_.size()) + at(peer)) * kWindowBytes;
+           ((w % kWindowsAhead) * at(step_.size()) + at(peer)) * window_bytes_;
   }
   static uint32_t slot(size_t w, bool is_result) {
     return static_cast<uint32_t>(2 * w + (is_result ? 1 : 0));
@@ -121,7 +121,8 @@ class WindowedReduction {
   Bulk& bulk_;
   const Slices& slices_;
   const std::vector<double> factors_;
-  const size_t window_count_;  // elements
+  const size_t window_bytes_;
+  const size_t window_count_;  // the same in elements
   ByteVector staging_;
   std::array<std::vector<Bulk::Piece>, kWindowsAhead> inputs_;
   std::vector<Bulk::Piece> results_;
@@ -136,7 +137,8 @@ void reduce_in_windows(const GlooStep& step, const Slices& slices) {
   });
 }
 
-// Everybody who wants a result gets all of the input for it, on the wire.
+// Everybody who wants a result gets all of the input for it, on the wire. `own`
+// is this rank's share of the input for `result`.
 void reduce_at_once(const GlooStep& step, const std::vector<ConstBytes>& to,
                     const Buffer& own, const Buffer& result) {
   const auto parts = step.exchange.talk(step.op, 0, step.patience, to);
@@ -157,14 +159,35 @@ Part even_slice(const GlooStep& step, int rank) {
   return slice_of(step.op.in.count, step.op.in.dtype, rank, step.size());
 }
 
+// Each reduces a slice and gives it to all, on the wire.
+void all_reduce_in_slices(const GlooStep& step) {
+  const CollectiveOp& op = step.op;
+  const Part mine = even_slice(step, step.rank());
+  const Buffer result = op.out.slice(mine.offset, mine.count);
+  auto to = step.nothing_to_send();
+  auto from = step.nothing_to_receive();
+  for (int rank = 0; rank < step.size(); ++rank) {
+    to[at(rank)] = bytes_of(op.in, even_slice(step, rank));
+    from[at(rank)] = bytes_of(op.out, even_slice(step, rank));
+  }
+  reduce_at_once(step, to, op.in.slice(mine.offset, mine.count), result);
+  to.assign(to.size(), bytes_of(result));
+  step.exchange.move(op, 1, step.patience, to, from);
+}
+
 }  // namespace
 
 void all_reduce(const GlooStep& step, GlooAlgorithm algorithm) {
   const CollectiveOp& op = step.op;
   const ConstBytes in = bytes_of(op.in);
-  if (in.size() <= Exchange::kShortBytes) {
+  const size_t most = step.exchange.tuning().short_bytes;
+  // One step in place of two, as long as the bytes are not many more.
+  if (in.size() <= 2 * most / at(step.size())) {
     return reduce_at_once(step, std::vector<ConstBytes>(at(step.size()), in),
                           op.in, op.out);
+  }
+  if (in.size() <= most * at(step.size())) {
+    return all_reduce_in_slices(step);
   }
   if (algorithm != GlooAlgorithm::kDirect && can_reduce_natively(op)) {
     return all_reduce_natively(step, algorithm);
@@ -181,7 +204,7 @@ void all_reduce(const GlooStep& step, GlooAlgorithm algorithm) {
 void reduce_to_root(const GlooStep& step) {
   const CollectiveOp& op = step.op;
   const bool is_root = step.rank() == op.root;
-  if (op.in.bytes() <= Exchange::kShortBytes) {
+  if (op.in.bytes() <= step.exchange.tuning().short_bytes) {
     auto to = step.nothing_to_send();
     if (!is_root) to[at(op.root)] = bytes_of(op.in);
     return reduce_at_once(step, to, op.in, is_root ? op.out : Buffer{});
@@ -209,7 +232,7 @@ void reduce_scatter(const GlooStep& step) {
     to[at(rank)] = bytes_of(op.in, step.in_part(rank));
     longest = std::max(longest, to[at(rank)].size());
   }
-  if (longest <= Exchange::kShortBytes) {
+  if (longest <= step.exchange.tuning().short_bytes) {
     const Part mine = step.in_part(step.rank());
     return reduce_at_once(step, to, op.in.slice(mine.offset, mine.count),
                           op.out);

@@ -29,8 +29,6 @@ PartHead head_of(const ByteVector& message) {
   return head;
 }
 
-bool is_long(ConstBytes bytes) { return bytes.size() > Exchange::kShortBytes; }
-
 }  // namespace
 
 ConstBytes Exchange::Parts::payload(int peer) const {
@@ -55,6 +53,14 @@ std::vector<double> Exchange::Parts::factors(const CollectiveOp& own,
 Exchange::Parts Exchange::talk(const CollectiveOp& op, uint32_t step,
                                Patience& patience,
                                const std::vector<ConstBytes>& to) {
+  return talk_shortly(op, step, patience, to, SIZE_MAX);
+}
+
+// Leaves out what is longer than `most`.
+Exchange::Parts Exchange::talk_shortly(const CollectiveOp& op, uint32_t step,
+                                       Patience& patience,
+                                       const std::vector<ConstBytes>& to,
+                                       size_t most) {
   PartHead own;
   own.signature = op.signature;
   own.step = step;
@@ -68,7 +74,7 @@ Exchange::Parts Exchange::talk(const CollectiveOp& op, uint32_t step,
     own.bytes = payload.size();
     std::memcpy(opening.data() + 1, &own, sizeof(own));
     wire_.send(peer, ConstBytes(opening.data(), opening.size()),
-               is_long(payload) ? ConstBytes() : payload);
+               payload.size() > most ? ConstBytes() : payload);
   }
   Parts parts;
   parts.messages_ = board_.take_parts(patience);
@@ -87,7 +93,7 @@ Exchange::Parts Exchange::talk(const CollectiveOp& op, uint32_t step,
 void Exchange::move(const CollectiveOp& op, uint32_t step, Patience& patience,
                     const std::vector<ConstBytes>& to,
                     const std::vector<Bytes>& from) {
-  const Parts parts = talk(op, step, patience, to);
+  const Parts parts = talk_shortly(op, step, patience, to, tuning_.short_bytes);
   bool has_long = false;
   for (int peer = 0; peer < size(); ++peer) {
     if (peer == rank()) continue;

@@ -10,6 +10,12 @@
 
 namespace lockstep::detail {
 
+// Where the ways part.
+struct GlooTuning {
+  size_t short_bytes;   // what is at most so long travels on the wire
+  size_t window_bytes;  // longer reductions go in windows of this size
+};
+
 // Every rank gives every other something: the one pattern of which the
 // collectives are made.
 //
@@ -20,20 +26,18 @@ namespace lockstep::detail {
 // Threads: one at a time.
 class Exchange {
  public:
-  // What is at most so long travels on the wire.
-  static constexpr size_t kShortBytes = size_t{32} * 1024;
-
-  Exchange(Board& board, Wire& wire, Bulk& bulk)
-      : board_(board), wire_(wire), bulk_(bulk) {}
+  Exchange(Board& board, Wire& wire, Bulk& bulk, GlooTuning tuning)
+      : board_(board), wire_(wire), bulk_(bulk), tuning_(tuning) {}
 
   int rank() const { return board_.rank(); }
   int size() const { return board_.size(); }
+  const GlooTuning& tuning() const { return tuning_; }
   Bulk& bulk() { return bulk_; }
 
   // What the others said in one step.
   class Parts {
    public:
-    // What was short enough; empty where it was not.
+    // What `peer` had for this rank; empty where move() has taken another way.
     ConstBytes payload(int peer) const;
     // How much `peer` has for this rank, short or long.
     size_t bytes(int peer) const;
@@ -45,8 +49,8 @@ class Exchange {
     std::vector<ByteVector> messages_;
   };
 
-  // Sends each peer its entry of `to`, if that is short, and hears all others.
-  // Steps of an operation are counted from 0.
+  // Sends each peer its entry of `to` on the wire, and hears all others. Steps
+  // of an operation are counted from 0.
   // Errors: MismatchError on all ranks when they do not mean the same; those of
   //         Board::take_parts.
   Parts talk(const CollectiveOp& op, uint32_t step, Patience& patience,
@@ -58,9 +62,16 @@ class Exchange {
             const std::vector<ConstBytes>& to, const std::vector<Bytes>& from);
 
  private:
+  Parts talk_shortly(const CollectiveOp& op, uint32_t step, Patience& patience,
+                     const std::vector<ConstBytes>& to, size_t most);
+  bool is_long(ConstBytes bytes) const {
+    return bytes.size() > tuning_.short_bytes;
+  }
+
   Board& board_;
   Wire& wire_;
   Bulk& bulk_;
+  const GlooTuning tuning_;
 };
 
 }  // namespace lockstep::detail

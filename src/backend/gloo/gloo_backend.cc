@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gloo/transport/tcp/device.h>
+#include <sched.h>
 
+#include <array>
+#include <cstring>
 #include <mutex>
 #include <utility>
 
@@ -19,6 +22,7 @@
 #include "backend/refusal.h"
 #include "lockstep/backend/gloo.h"
 #include "lockstep/base/env.h"
+#include "lockstep/base/version.h"
 #include "lockstep/store/prefix_store.h"
 #include "lockstep/store/rendezvous.h"
 
@@ -31,20 +35,62 @@ using detail::Bulk;
 using detail::Exchange;
 using detail::GlooDevices;
 using detail::GlooStep;
+using detail::GlooTuning;
 using detail::Mail;
 using detail::Refusal;
 using detail::Wire;
 using detail::Word;
 
+constexpr std::array kAlgorithms = {GlooAlgorithm::kRing, GlooAlgorithm::kBcube,
+                                    GlooAlgorithm::kDirect};
+
+const char* to_text(GlooAlgorithm algorithm) {
+  constexpr std::array kNames = {"ring", "bcube", "direct"};
+  return kNames.at(static_cast<size_t>(algorithm));
+}
+
 GlooAlgorithm algorithm_of(const GlooOptions& options) {
   if (options.algorithm) return *options.algorithm;
-  const auto name = env::text("LOCKSTEP_GLOO_ALGORITHM").value_or("direct");
-  if (name == "direct") return GlooAlgorithm::kDirect;
-  if (name == "ring") return GlooAlgorithm::kRing;
-  if (name == "bcube") return GlooAlgorithm::kBcube;
+  const auto name = env::text("LOCKSTEP_GLOO_ALGORITHM").value_or("ring");
+  for (const auto algorithm : kAlgorithms) {
+    if (name == to_text(algorithm)) return algorithm;
+  }
   throw UsageError(fmt::format(
-      "LOCKSTEP_GLOO_ALGORITHM is '{}'; it is direct, ring or bcube", name));
+      "LOCKSTEP_GLOO_ALGORITHM is '{}'; it is ring, bcube or direct", name));
 }
+
+GlooTuning tuning_of(const GlooOptions& options) {
+  GlooTuning tuning{options.short_bytes, options.window_bytes};
+  LOCKSTEP_CHECK(tuning.short_bytes <= Wire::kMostPayload, UsageError,
+                 "GlooOptions::short_bytes is {}; it is {} at most",
+                 tuning.short_bytes, Wire::kMostPayload);
+  LOCKSTEP_CHECK(tuning.window_bytes >= 64 && tuning.window_bytes % 64 == 0,
+                 UsageError,
+                 "GlooOptions::window_bytes is {}; it is a multiple of 64",
+                 tuning.window_bytes);
+  return tuning;
+}
+
+// While it lives, threads that are started here may use all cores of the job,
+// whatever this one is bound to. Gloo's threads ask again and again for a lock
+// that the rank's own thread may hold: on one core each time costs a tick of
+// the scheduler, ten times what the operation would take.
+class Unbound {
+ public:
+  Unbound() {
+    CPU_ZERO(&before_);
+    ::sched_getaffinity(0, sizeof(before_), &before_);
+    cpu_set_t all;
+    std::memset(&all, 0xFF, sizeof(all));
+    ::sched_setaffinity(0, sizeof(all), &all);
+  }
+  ~Unbound() { ::sched_setaffinity(0, sizeof(before_), &before_); }
+  Unbound(const Unbound&) = delete;
+  Unbound& operator=(const Unbound&) = delete;
+
+ private:
+  cpu_set_t before_{};
+};
 
 // What the groups made by one factory share: Gloo's devices, a thread each.
 class Hub {
@@ -55,6 +101,17 @@ class Hub {
     std::string address;  // of the first device: where the wire listens
     GlooDevices devices;
     GlooAlgorithm algorithm;
+    GlooTuning tuning;
+
+    // What all ranks must have alike.
+    std::string terms() const {
+      return fmt::format(
+          "lockstep {}, {} mesh{}, algorithm '{}', {} bytes on the wire, "
+          "windows "
+          "of {}",
+          version(), devices.size(), devices.size() == 1 ? "" : "es",
+          to_text(algorithm), tuning.short_bytes, tuning.window_bytes);
+    }
   };
 
   // Made when it is first asked for.
@@ -65,7 +122,11 @@ class Hub {
                      "GlooOptions::threads is {}; it is 1 or more",
                      options_.threads);
       const auto chosen = detail::chosen_devices(options_);
-      Equipment made{chosen.front().address, {}, algorithm_of(options_)};
+      Equipment made{chosen.front().address,
+                     {},
+                     algorithm_of(options_),
+                     tuning_of(options_)};
+      const Unbound unbound;
       for (int i = 0; i < options_.threads; ++i) {
         for (const auto& device : chosen) {
           made.devices.push_back(
@@ -94,7 +155,7 @@ class GlooBackend : public Backend, private Wire::Handler {
     LOCKSTEP_CHECK(place.store || place.size == 1, UsageError,
                    "backend 'gloo' needs a store in which its ranks meet");
     if (place.size == 1) {
-      equip(std::vector<Socket>(1));
+      equip(std::vector<Socket>(1), {SIZE_MAX, 0});
     } else {
       connect(place, deadline);
     }
@@ -186,7 +247,9 @@ class GlooBackend : public Backend, private Wire::Handler {
     PrefixStore meeting("gloo/", place.store);
     meet(meeting, place.rank, place.size, deadline, 10s, look);
     try {
-      equip(detail::connect_wire(place, equipment->address, deadline, look));
+      equip(detail::connect_wire(place, equipment->address, equipment->terms(),
+                                 deadline, look),
+            equipment->tuning);
       bulk_->connect(place, equipment->devices, deadline, look);
     } catch (const Error&) {
       const auto error = std::current_exception();
@@ -199,11 +262,11 @@ class GlooBackend : public Backend, private Wire::Handler {
     }
   }
 
-  void equip(std::vector<Socket> connections) {
+  void equip(std::vector<Socket> connections, GlooTuning tuning) {
     Wire::Handler& handler = *this;
     wire_.emplace(std::move(connections), board_.rank(), handler);
     bulk_.emplace(board_, *wire_);
-    exchange_.emplace(board_, *wire_, *bulk_);
+    exchange_.emplace(board_, *wire_, *bulk_, tuning);
     mail_.attach(*wire_);
     wire_->start();
   }

@@ -10,8 +10,6 @@
 namespace lockstep::detail {
 namespace {
 
-// The longest message: what is larger is cut by whoever sends it.
-constexpr size_t kMostMessage = size_t{1} << 20;
 // So much may be queued before is_clear() says no.
 constexpr size_t kClearBytes = size_t{256} * 1024;
 
@@ -19,7 +17,7 @@ constexpr size_t kClearBytes = size_t{256} * 1024;
 
 Wire::Link::Link(Socket connection)
     : socket(std::move(connection)),
-      in(kMostMessage),
+      in(kMostPayload + 4096),
       open(socket.is_open()),
       writable(socket.is_open()) {}
 

@@ -43,6 +43,10 @@ class Wire {
     ~Handler() = default;
   };
 
+  // The longest message, with room for what stands before it: what is longer is
+  // cut by whoever sends it.
+  static constexpr size_t kMostPayload = size_t{1} << 20;
+
   // Takes over connections that have been made (wire_connect.h); the entry of
   // `rank` itself is not open.
   Wire(std::vector<Socket> connections, int rank, Handler& handler);

@@ -12,7 +12,6 @@
 #include <fmt/ranges.h>
 
 #include "backend/host.h"
-#include "lockstep/base/version.h"
 #include "lockstep/net/address.h"
 #include "lockstep/net/listener.h"
 #include "lockstep/store/rendezvous.h"
@@ -36,7 +35,7 @@ std::string door_key(int rank) { return fmt::format("gloo/door/{}", rank); }
 
 // Where a rank listens, as it writes it into the store.
 struct Door {
-  std::string version = lockstep::version();
+  std::string terms;
   std::string host = host_identity();
   uint64_t cookie = 0;
   Address address;
@@ -44,7 +43,7 @@ struct Door {
   static Door decode(ConstBytes bytes) {
     ByteReader reader(bytes);
     Door door;
-    door.version = to_string(reader.counted());
+    door.terms = to_string(reader.counted());
     door.host = to_string(reader.counted());
     door.cookie = reader.u64();
     door.address.host = to_string(reader.counted());
@@ -53,7 +52,7 @@ struct Door {
   }
   ByteVector encode() const {
     ByteWriter writer;
-    writer.counted(version).counted(host).u64(cookie).counted(address.host);
+    writer.counted(terms).counted(host).u64(cookie).counted(address.host);
     return writer.u32(address.port).take();
   }
 };
@@ -66,7 +65,8 @@ struct Stranger {
 
 class Connector {
  public:
-  Connector(const GroupPlace& place, const std::string& here, Deadline deadline,
+  Connector(const GroupPlace& place, const std::string& here,
+            const std::string& terms, Deadline deadline,
             const std::function<void()>& look)
       : place_(place),
         deadline_(deadline),
@@ -75,6 +75,7 @@ class Connector {
         connections_(static_cast<size_t>(place.size)) {
     std::random_device random;
     own_.cookie = (uint64_t{random()} << 32) | random();
+    own_.terms = terms;
     own_.address = {here, listener_.address().port()};
   }
 
@@ -96,9 +97,9 @@ class Connector {
   void knock(int peer) {
     const Door door = Door::decode(
         get_looking(*place_.store, door_key(peer), deadline_, look_));
-    LOCKSTEP_CHECK(door.version == own_.version, MismatchError,
-                   "rank {} runs lockstep {}, rank {} runs {}", peer,
-                   door.version, place_.rank, own_.version);
+    LOCKSTEP_CHECK(door.terms == own_.terms, MismatchError,
+                   "rank {} uses {}, but rank {} uses {}", peer, door.terms,
+                   place_.rank, own_.terms);
     const auto addresses = resolve(door.address, deadline_);
     LOCKSTEP_CHECK(
         door.host == own_.host || !addresses.front().is_loopback(), UsageError,
@@ -217,10 +218,10 @@ class Connector {
 }  // namespace
 
 std::vector<Socket> connect_wire(const GroupPlace& place,
-                                 const std::string& here, Deadline deadline,
+                                 const std::string& here,
+                                 const std::string& terms, Deadline deadline,
                                  const std::function<void()>& look) {
-  if (place.size == 1) return std::vector<Socket>(1);
-  return Connector(place, here, deadline, look).connect();
+  return Connector(place, here, terms, deadline, look).connect();
 }
 
 }  // namespace lockstep::detail
