@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What fault tests start, stop and kill:
 //
-//   store_worker serve SECRET          serves a store, prints its port
+//   store_worker serve SECRET [HOST]   serves a store, prints its port
+//   store_worker reach SECRET HOST PORT BYTES SECONDS
+//                                      sets so many bytes in a store, prints
+//                                      how many seconds it took, or why it
+//                                      could not in time
 //   store_worker write PATH NAME       sets NAME/0, NAME/1, ... in a file store
 //                                      and prints each once acknowledged
 //   store_worker fill DIRECTORY        fills a small file system of its own
@@ -25,11 +29,24 @@ namespace {
 using namespace lockstep;
 using namespace std::chrono_literals;
 
-int serve(const std::string& secret) {
-  TcpStoreServer server("127.0.0.1", 0, secret);
+int serve(const std::string& secret, const std::string& host) {
+  TcpStoreServer server(host, 0, secret);
   std::printf("%u\n", static_cast<unsigned>(server.port()));
   std::fflush(stdout);
   for (;;) ::pause();
+}
+
+int reach(const std::string& secret, const std::string& host, uint16_t port,
+          size_t bytes, std::chrono::seconds time) {
+  TcpStoreOptions options;
+  options.connect_timeout = time;
+  options.timeout = time;
+  TcpStore store(host, port, secret, options);
+  const auto begin = Deadline::Clock::now();
+  store.set("value", std::string(bytes, 'v'));
+  const std::chrono::duration<double> took = Deadline::Clock::now() - begin;
+  std::printf("%g\n", took.count());
+  return 0;
 }
 
 int write(const std::string& path, const std::string& name) {
@@ -89,7 +106,13 @@ int main(int argc, char** argv) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   const std::string what = argc > 1 ? argv[1] : "";
   try {
-    if (what == "serve" && argc == 3) return serve(argv[2]);
+    if (what == "serve" && argc == 3) return serve(argv[2], "127.0.0.1");
+    if (what == "serve" && argc == 4) return serve(argv[2], argv[3]);
+    if (what == "reach" && argc == 7) {
+      return reach(argv[2], argv[3], static_cast<uint16_t>(std::stoi(argv[4])),
+                   std::stoul(argv[5]),
+                   std::chrono::seconds(std::stoi(argv[6])));
+    }
     if (what == "write" && argc == 4) return write(argv[2], argv[3]);
     if (what == "fill" && argc == 3) return fill(argv[2]);
   } catch (const std::exception& error) {
