@@ -5,7 +5,9 @@
 
 #include <fmt/format.h>
 
+#include "lockstep/backend/gloo.h"
 #include "lockstep/backend/shm.h"
+#include "lockstep/base/env.h"
 #include "lockstep/launch/world.h"
 #include "lockstep/store/prefix_store.h"
 #include "lockstep/store/rendezvous.h"
@@ -40,7 +42,7 @@ class Job {
     Groups groups(static_cast<size_t>(size));
     if (world_.rank < size) {
       groups[static_cast<size_t>(world_.rank)] = ProcessGroup::make(
-          patient(make_shm_factory()), store, world_.rank, size, options);
+          patient(factory_), store, world_.rank, size, options);
     }
     meet_all();
     return groups;
@@ -56,6 +58,9 @@ class Job {
   }
 
   const World world_ = find_world();
+  const BackendFactory factory_ = env::text("LOCKSTEP_BACKEND") == "gloo"
+                                      ? make_gloo_factory()
+                                      : make_shm_factory();
   int meetings_ = 0;
   int stores_ = 0;
 };

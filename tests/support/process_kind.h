@@ -7,10 +7,10 @@
 
 namespace lockstep::testing {
 
-// The kind whose ranks are processes, on backend shm: those of the job that
-// this program was started as,
+// The kind whose ranks are processes: those of the job that this program was
+// started as, on backend shm or, if told so, gloo:
 //
-//   lockstep run -n 5 -- build/bin/backend_contract_test --gtest_fail_fast
+//   lockstep run -n 5 --backend gloo -- build/bin/backend_contract_test
 //
 // Nothing when it was started alone. Each process runs the same tests in the
 // same order. A team has the first processes; those it does not need wait for
