@@ -7,7 +7,8 @@
 #include <string>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
+
+#include "lockstep/collective/rank_errors.h"
 
 namespace lockstep {
 namespace {
@@ -148,27 +149,14 @@ void Arena::arrive_and_wait(Patience& patience) {
 
 // Returns when the last rank came at the very last moment.
 void Arena::give_up(uint64_t round, const Patience& patience) {
-  const std::vector<int> late = missing(round);
-  Failure failure;
-  failure.kind = ErrorKind::kTimeout;
-  failure.by = rank_;
-  failure.peer = late.empty() ? -1 : late.front();
-  failure.text = fmt::format(
-      "timed out after {} waiting for rank{} {}; is it still running, and has "
-      "it made the same calls?",
-      to_text(patience.timeout()), late.size() == 1 ? "" : "s",
-      fmt::join(late, ", "));
+  const TimeoutError error = late_ranks(patience.timeout(), missing(round));
   // Nobody leaves a round that may still open: others would work on memory
   // that is no longer ours to give.
   if (!shared_->gate.break_before(round, size_)) {
     if (shared_->gate.state(round, size_) == Gate::State::kOpen) return;
     throw_failure();
   }
-  shared_->failure.write(failure);
-  TimeoutError error(failure.text);
-  ErrorContext context;
-  context.peer = failure.peer;
-  error.add_context(context);
+  shared_->failure.write(failure_of(std::make_exception_ptr(error), rank_));
   throw error;
 }
 
@@ -227,10 +215,7 @@ void Arena::check() const {
 }
 
 void Arena::leave() noexcept {
-  fail({ErrorKind::kPeer, rank_, rank_,
-        fmt::format("rank {} has left the group: it was destroyed there, or "
-                    "its thread or process has ended",
-                    rank_)});
+  fail(failure_of(std::make_exception_ptr(rank_that_left(rank_)), rank_));
 }
 
 void Arena::settle() {

@@ -3,8 +3,7 @@
 
 #include <utility>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
+#include "lockstep/collective/rank_errors.h"
 
 namespace lockstep::detail {
 
@@ -88,18 +87,10 @@ std::vector<ByteVector> Board::take_parts(Patience& patience) {
     if (missing.empty()) break;
     for (const int peer : missing) {
       if (!peers_[static_cast<size_t>(peer)].left) continue;
-      throw PeerError(fmt::format("rank {} has left the group", peer), peer);
+      throw rank_that_left(peer);
     }
     if (patience.deadline().passed()) {
-      TimeoutError error(fmt::format(
-          "timed out after {} waiting for rank{} {}; {} still running?",
-          to_text(patience.timeout()), missing.size() == 1 ? "" : "s",
-          fmt::join(missing, ", "),
-          missing.size() == 1 ? "is it" : "are they"));
-      ErrorContext context;
-      context.peer = missing.front();
-      error.add_context(context);
-      throw error;
+      throw late_ranks(patience.timeout(), missing);
     }
     if (changed_.wait_until(lock, patience.wake_at().time()) ==
         std::cv_status::timeout) {

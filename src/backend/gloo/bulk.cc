@@ -7,11 +7,10 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "backend/gloo/gloo_store.h"
 #include "backend/gloo/messages.h"
-#include "lockstep/base/log.h"
+#include "lockstep/collective/rank_errors.h"
 
 namespace lockstep::detail {
 namespace {
@@ -60,11 +59,10 @@ void Bulk::connect(const GroupPlace& place, const GlooDevices& devices,
       board_.check();
       const auto silent = silent_ranks();
       throw PeerError(
-          fmt::format("cannot connect to all ranks{}: {}",
-                      silent.empty() ? ""
-                                     : fmt::format("; no answer from {}",
-                                                   fmt::join(silent, ", ")),
-                      error.what()),
+          fmt::format(
+              "cannot connect to all ranks{}: {}",
+              silent.empty() ? "" : "; no answer from " + ranks_text(silent),
+              error.what()),
           silent.empty() ? -1 : silent.front());
     }
     const std::lock_guard lock(mutex_);
@@ -168,10 +166,7 @@ void Bulk::explain(Patience& patience, const std::string& what) {
   auto silent = silent_ranks();
   board_.check();
   if (silent.empty() && waiting_for_ >= 0) silent = {waiting_for_};
-  const std::string named =
-      silent.empty() ? "the others"
-                     : fmt::format("rank{} {}", silent.size() == 1 ? "" : "s",
-                                   fmt::join(silent, ", "));
+  const std::string named = silent.empty() ? "the others" : ranks_text(silent);
   const int first = silent.empty() ? -1 : silent.front();
   if (!patience.deadline().passed()) {
     throw PeerError(fmt::format("the connection to {} broke: {}", named, what),

@@ -129,8 +129,7 @@ class Hub {
       const Unbound unbound;
       for (int i = 0; i < options_.threads; ++i) {
         for (const auto& device : chosen) {
-          made.devices.push_back(
-              gloo::transport::tcp::CreateDevice(device.address.c_str()));
+          made.devices.push_back(make_device(device));
         }
       }
       equipment_ = std::move(made);
@@ -139,6 +138,17 @@ class Hub {
   }
 
  private:
+  static std::shared_ptr<gloo::transport::Device> make_device(
+      const GlooDevice& device) {
+    try {
+      return gloo::transport::tcp::CreateDevice(device.address.c_str());
+    } catch (const std::exception& error) {
+      throw UsageError(
+          fmt::format("Gloo cannot use the address '{}' of this host: {}",
+                      device.address, error.what()));
+    }
+  }
+
   const GlooOptions options_;
   std::mutex mutex_;
   std::optional<Equipment> equipment_ LOCKSTEP_GUARDED_BY(mutex_);
@@ -239,9 +249,6 @@ class GlooBackend : public Backend, private Wire::Handler {
       algorithm_ = equipment->algorithm;
     } catch (const Error&) {
       refusal.refuse(std::current_exception());
-    } catch (const std::exception& error) {
-      refusal.refuse(std::make_exception_ptr(SystemError(
-          fmt::format("Gloo cannot use its device: {}", error.what()), 0)));
     }
     look();
     PrefixStore meeting("gloo/", place.store);

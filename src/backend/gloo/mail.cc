@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "lockstep/collective/rank_errors.h"
+
 namespace lockstep::detail {
 namespace {
 
@@ -323,8 +325,7 @@ bool Mail::test(const Outgoing& outgoing) {
   if (outgoing.done) return true;
   board_.check();
   if (board_.has_left(outgoing.to)) {
-    throw PeerError(fmt::format("rank {} has left the group", outgoing.to),
-                    outgoing.to);
+    throw rank_that_left(outgoing.to);
   }
   return false;
 }
@@ -335,8 +336,7 @@ bool Mail::test(const Asked& asked) {
   if (asked.done) return true;
   board_.check();
   if (asked.wanted != kAnyRank && board_.has_left(asked.wanted)) {
-    throw PeerError(fmt::format("rank {} has left the group", asked.wanted),
-                    asked.wanted);
+    throw rank_that_left(asked.wanted);
   }
   if (asked.wanted == kAnyRank && board_.size() > 1 && board_.have_all_left()) {
     throw PeerError("all other ranks have left the group");
