@@ -39,14 +39,14 @@ struct Pipe {
 // What the child does between fork and exec: system calls only, since another
 // thread may have held any lock when we forked. Writes errno when it fails.
 [[noreturn]] void become(char* const* arguments, const char* directory,
-                         pid_t parent, int death_signal, int null, int output,
+                         pid_t parent, int death_signal, int input, int output,
                          int trouble) {
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
   // The parent may have died before we asked to die with it.
   if (::prctl(PR_SET_PDEATHSIG, death_signal) == 0 && ::getppid() == parent &&
-      ::dup2(null, STDIN_FILENO) >= 0 && ::dup2(output, STDOUT_FILENO) >= 0 &&
+      ::dup2(input, STDIN_FILENO) >= 0 && ::dup2(output, STDOUT_FILENO) >= 0 &&
       (directory == nullptr || ::chdir(directory) == 0)) {
     ::execvp(arguments[0], arguments);
   }
@@ -68,6 +68,7 @@ ChildProcess::ChildProcess(const std::vector<std::string>& arguments,
   const char* directory =
       options.directory.empty() ? nullptr : options.directory.c_str();
 
+  Pipe input;
   Pipe output;
   Pipe trouble;  // closes by itself when exec succeeds
   const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
@@ -77,7 +78,8 @@ ChildProcess::ChildProcess(const std::vector<std::string>& arguments,
   if (pid_ < 0) throw SystemError("cannot start " + words[0], errno);
   if (pid_ == 0) {
     become(pointers.data(), directory, parent, ends_by_itself_ ? 0 : SIGKILL,
-           null.get(), options.keep_output ? output.in.get() : null.get(),
+           options.give_input ? input.out.get() : null.get(),
+           options.keep_output ? output.in.get() : null.get(),
            trouble.in.get());
   }
   trouble.in.reset();
@@ -87,6 +89,7 @@ ChildProcess::ChildProcess(const std::vector<std::string>& arguments,
     throw SystemError("cannot run " + words[0], error);
   }
   output_ = std::move(output.out);
+  input_ = std::move(input.in);
 }
 
 ChildProcess::~ChildProcess() {
@@ -121,6 +124,14 @@ std::string ChildProcess::read_line(Deadline deadline) {
     LOCKSTEP_CHECK(got == 1, PeerError, "a program we started ended too soon");
     if (c == '\n') return line;
     line += c;
+  }
+}
+
+void ChildProcess::write_line(const std::string& line) {
+  const std::string text = line + "\n";
+  // A line this short goes into the pipe whole.
+  if (::write(input_.get(), text.data(), text.size()) < 0) {
+    throw SystemError("cannot write to a program we started", errno);
   }
 }
 

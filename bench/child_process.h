@@ -17,7 +17,8 @@ namespace lockstep::bench {
 //   ChildProcess server({"/proc/self/exe", "--serve"});
 //   const std::string port = server.read_line(Deadline::in(10s));
 //
-// Its input is empty, its output comes here, its errors go where ours go.
+// Its input is empty or comes from here, its output comes here, its errors go
+// where ours go.
 //
 // Threads: one at a time. The child lives as long as the thread that starts
 //          it, so start it from main().
@@ -27,6 +28,7 @@ class ChildProcess {
   struct Options {
     std::string directory;    // where it runs; empty: here
     bool keep_output = true;  // false: for a program that is never read from
+    bool give_input = false;  // for one that is written to
     // For a program with files or processes of its own to clean up, which
     // ends soon after we do whatever happens: it is asked to end, and killed
     // only if it takes too long.
@@ -50,11 +52,14 @@ class ChildProcess {
   // The next line it prints, without its end. Errors: TimeoutError, and
   // PeerError when it ended first.
   std::string read_line(Deadline deadline);
+  // Gives it a line to read. Errors: SystemError when it has ended.
+  void write_line(const std::string& line);
 
  private:
   pid_t pid_ = -1;  // -1 once it was collected
   bool ends_by_itself_ = false;
   Fd output_;
+  Fd input_;
 };
 
 // A fresh directory, removed with all that is in it.

@@ -22,6 +22,12 @@ double best_of(const std::vector<double>& values, Better better) {
              : *std::min_element(values.begin(), values.end());
 }
 
+std::string goal_text(const Row& row) {
+  if (row.goal == 0) return "";
+  return fmt::format("  goal {}: {}", row.goal,
+                     row.result.ratio >= row.goal ? "met" : "MISSED");
+}
+
 }  // namespace
 
 Comparison compare(int rounds, Better better, const Measure& ours,
@@ -74,10 +80,10 @@ void Report::add(Row row) {
   }
   fmt::print(
       "{:<20}{:<12}{:>10}{:>6} {:>12.6g}{:>12.6g} {:>7.3f}  {:>6.3f}-{:<7.3f}"
-      "  {:.6g}/{:.6g}  {}\n",
+      "  {:.6g}/{:.6g}  {}{}\n",
       row.name, row.rival, row.bytes, row.ranks, result.ours, result.rival,
       result.ratio, result.lowest_ratio, result.highest_ratio, result.best_ours,
-      result.best_rival, row.collective);
+      result.best_rival, row.collective, goal_text(row));
   std::fflush(stdout);
   rows_.push_back(std::move(row));
 }
@@ -95,6 +101,7 @@ void Report::write() const {
                    {"rival_value", row.result.rival},
                    {"ratio", row.result.ratio}});
     if (!row.collective.empty()) all.back()["collective"] = row.collective;
+    if (row.goal > 0) all.back()["goal"] = row.goal;
   }
   errno = 0;
   std::ofstream file(options_.json_file);

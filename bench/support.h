@@ -50,6 +50,7 @@ struct Row {
   int ranks = 0;      // or clients: how many at once
   Comparison result;
   std::string collective = {};  // which one, where there are several
+  double goal = 0;              // what the ratio should reach; 0: none
 };
 
 // Collects rows: each is printed at once, all go to the file at the end.
