@@ -26,7 +26,6 @@ namespace lockstep::bench {
 namespace {
 
 constexpr double kMeasureTime = 0.02;  // seconds, for one measure
-constexpr int kFewest = 3;             // operations in it
 constexpr size_t kKilo = 1024;
 constexpr size_t kMega = kKilo * kKilo;
 
@@ -48,9 +47,9 @@ class Field {
     for (const Party party :
          {Party::kLockstep, Party::kGloo, Party::kOpenMpi}) {
       if (!is_present(party)) continue;
-      const bool ours = party == Party::kLockstep;
-      teams_[party] =
-          std::make_unique<Team>(party, ranks, ours ? choice.backend : "");
+      TeamOptions options;
+      if (party == Party::kLockstep) options.variant = choice.backend;
+      teams_[party] = std::make_unique<Team>(party, ranks, options);
       report.note(fmt::format("{} ranks, {}: {}", ranks, to_text(party),
                               teams_[party]->settings()));
     }
@@ -97,11 +96,13 @@ class Field {
     for (const size_t bytes : sizes) {
       Order order = {Task::kAllReduce, true, bytes};
       if (!choice_.wants("p99", order.task)) continue;
-      order.times = std::max(kSingles, fitting_times(Party::kLockstep, order));
+      Team& team = *teams_[Party::kLockstep];
+      order.times =
+          std::max(kSingles, fitting_times(team, order, kMeasureTime));
       order.single = true;
       std::vector<double> p99, medians, ratios;
       for (int round = 0; round < report_.rounds(); round += 3) {
-        const Answer answer = teams_[Party::kLockstep]->run(order);
+        const Answer answer = team.run(order);
         p99.push_back(answer.p99);
         medians.push_back(answer.median);
         ratios.push_back(answer.median / answer.p99);
@@ -122,21 +123,12 @@ class Field {
  private:
   static constexpr int kSingles = 100;
 
-  // How many operations fill the time of a measure.
-  int fitting_times(Party party, Order order) {
-    for (order.times = kFewest;; order.times *= 4) {
-      const double mean = teams_[party]->run(order).mean;
-      if (mean * order.times < kMeasureTime / 5) continue;
-      return std::max(kFewest, static_cast<int>(kMeasureTime / mean));
-    }
-  }
-
   Measure measure(Party party, Order order) {
     const bool has_own_time =
         order.task == Task::kCompute || order.task == Task::kComputeBeside;
-    if (!has_own_time) order.times = fitting_times(party, order);
-    return
-        [team = teams_[party].get(), order] { return team->run(order).mean; };
+    Team& team = *teams_[party];
+    if (!has_own_time) return measure_of(team, order, kMeasureTime);
+    return [&team, order] { return team.run(order).mean; };
   }
 
   const int ranks_;
@@ -182,10 +174,7 @@ void run_collectives(const Choice& choice, Report& report) {
       report.rounds(), kMeasureTime * 1000, allowed_cpus().size()));
   for (const Party party : {Party::kGloo, Party::kOpenMpi}) {
     if (is_present(party)) continue;
-    report.note(fmt::format(
-        "{} is ABSENT: it was not found when this program was built, and there "
-        "are no rows for it",
-        to_text(party)));
+    report.note(absence_of(party));
   }
   run_two_ranks(choice, report);
   for (const int ranks : {4, 8}) run_crowd(ranks, choice, report);

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "binding.h"
 #include "collectives/runner.h"
 #include "lockstep/backend/init.h"
 
@@ -18,7 +19,10 @@ class LockstepRunner : public Runner {
   }
 
   std::string settings() const override {
-    return fmt::format("backend {}", group_->backend_name());
+    return fmt::format("backend {}{}", group_->backend_name(),
+                       has_threads(group_->backend_name())
+                           ? ", its threads bound to another core than the rank"
+                           : "");
   }
 
   std::shared_ptr<float> allocate(size_t count, bool registered) override {
@@ -55,12 +59,19 @@ class LockstepRunner : public Runner {
  private:
   static std::shared_ptr<ProcessGroup> join(const Place& place) {
     InitOptions options;
-    options.backend = place.backend;
+    options.backend = place.variant;
     options.timeout = std::chrono::minutes(1);
     options.store = place.store;
     options.rank = place.rank;
     options.size = place.size;
+    if (!has_threads(place.variant)) return init(options);
+    const Binding there(place.spare_cpu);
     return init(options);
+  }
+
+  // Those of Gloo's device take part in every operation, see gloo_runner.cc.
+  static bool has_threads(const std::string& backend) {
+    return backend == "gloo";
   }
 
   size_t rank() const { return static_cast<size_t>(group_->rank()); }

@@ -46,7 +46,12 @@ Answer parse_answer(const std::string& text);
 // Where they meet: queues in the driver's store. Waiting there costs no
 // processor time, so a team that has nothing to do disturbs nobody.
 std::string order_queue(int rank);  // an empty order is the last
+constexpr const char* kTeamSecret = "the same for all, who are on one machine";
 constexpr const char* kAnswerQueue = "answers";
 constexpr const char* kErrorMark = "error: ";  // an answer that begins so
+
+// In the environment of a worker: the interface to reach the other ranks by.
+// All who use Gloo look there.
+constexpr const char* kInterfaceVariable = "GLOO_SOCKET_IFNAME";
 
 }  // namespace lockstep::bench

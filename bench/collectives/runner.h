@@ -16,8 +16,10 @@ struct Place {
   std::shared_ptr<Store> store;
   int rank = 0;
   int size = 1;
-  int spare_cpu = 0;    // not the one this rank is bound to, if there is one
-  std::string backend;  // ours only
+  int spare_cpu = 0;      // not the one this rank is bound to, if there is one
+  std::string variant;    // ours: the backend; Gloo's: the algorithm
+  std::string address;    // of the driver's store, on the host of rank 0
+  std::string interface;  // of this host, by which ranks reach each other
 };
 
 // A Runner carries out collectives for one rank: ours and each rival's are a
@@ -54,7 +56,7 @@ class Runner {
                       const std::function<void()>& meanwhile);
 };
 
-// Joins the team. Each worker program links one definition of it.
+// Each program of a party with a Runner links one definition of it.
 std::unique_ptr<Runner> make_runner(const Place& place);
 
 }  // namespace lockstep::bench

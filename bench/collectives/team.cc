@@ -15,6 +15,8 @@ using namespace std::chrono_literals;
 namespace lockstep::bench {
 namespace {
 
+using testing::NetLab;
+
 constexpr auto kAnswerTime = 60s;  // for one order; a worker's own is shorter
 constexpr auto kLookTime = 500ms;  // how often we see whether all still run
 constexpr auto kEndTime = 5s;
@@ -28,14 +30,10 @@ std::string program_of(Party party) {
       return GLOO_WORKER;
     case Party::kOpenMpi:
       return OPENMPI_WORKER;
+    case Party::kPyTorch:
+      return PYTORCH_WORKER;
   }
   return "";
-}
-
-std::vector<std::string> arguments_of(Party party, uint16_t port, int rank,
-                                      int size) {
-  return {program_of(party), std::to_string(port), std::to_string(rank),
-          std::to_string(size)};
 }
 
 }  // namespace
@@ -48,34 +46,66 @@ const char* to_text(Party party) {
       return "gloo";
     case Party::kOpenMpi:
       return "openmpi";
+    case Party::kPyTorch:
+      return "pytorch";
   }
   return "";
 }
 
 bool is_present(Party party) { return !program_of(party).empty(); }
 
-Team::Team(Party party, int size, const std::string& backend)
+std::string absence_of(Party party) {
+  return fmt::format(
+      "{} is ABSENT: it was not found when this program was built, and there "
+      "are no rows for it",
+      to_text(party));
+}
+
+Team::Team(Party party, int size, TeamOptions options)
     : party_(party),
       size_(size),
-      server_("127.0.0.1", 0, ""),
-      store_("127.0.0.1", server_.port(), "") {
+      options_(std::move(options)),
+      address_(options_.lab != nullptr ? options_.lab->address(0)
+                                       : "127.0.0.1"),
+      visit_(options_.lab != nullptr
+                 ? std::make_unique<NetLab::Visit>(*options_.lab, 0)
+                 : nullptr),
+      server_(address_, 0, kTeamSecret),
+      store_(address_, server_.port(), kTeamSecret) {
+  visit_.reset();
   if (party == Party::kOpenMpi) {
     start_mpirun();
   } else {
-    start_workers(backend);
+    start_workers();
   }
   std::string said;
   for (int r = 0; r < size_; ++r) said = next_answer();
   settings_ = said + settings_;
 }
 
-void Team::start_workers(const std::string& backend) {
+std::vector<std::string> Team::arguments_of(int rank) const {
+  return {program_of(party_),
+          address_,
+          std::to_string(server_.port()),
+          std::to_string(rank),
+          std::to_string(size_),
+          options_.variant};
+}
+
+void Team::start_workers() {
+  const NetLab* const lab = options_.lab;
   for (int r = 0; r < size_; ++r) {
-    auto arguments = arguments_of(party_, server_.port(), r, size_);
-    if (!backend.empty()) arguments.push_back(backend);
+    std::vector<std::string> words = {
+        "/usr/bin/env", fmt::format("{}={}", kInterfaceVariable,
+                                    lab != nullptr ? lab->interface(r) : "lo")};
+    words.insert(words.end(), options_.environment.begin(),
+                 options_.environment.end());
+    const auto program = arguments_of(r);
+    words.insert(words.end(), program.begin(), program.end());
     ChildProcess::Options options;
     options.keep_output = false;
-    processes_.push_back(std::make_unique<ChildProcess>(arguments, options));
+    processes_.push_back(std::make_unique<ChildProcess>(
+        lab != nullptr ? lab->on(r, words) : words, options));
   }
 }
 
@@ -96,7 +126,7 @@ void Team::start_mpirun() {
   for (int r = 0; r < size_; ++r) {
     if (r > 0) words.push_back(":");
     words.insert(words.end(), {"-n", "1"});
-    const auto more = arguments_of(party_, server_.port(), r, size_);
+    const auto more = arguments_of(r);
     words.insert(words.end(), more.begin(), more.end());
   }
   ChildProcess::Options options;
@@ -145,6 +175,19 @@ std::string Team::next_answer() {
       if (deadline.passed()) throw;
     }
   }
+}
+
+int fitting_times(Team& team, Order order, double seconds) {
+  for (order.times = kFewestTimes;; order.times *= 4) {
+    const double mean = team.run(order).mean;
+    if (mean * order.times < seconds / 5) continue;
+    return std::max(kFewestTimes, static_cast<int>(seconds / mean));
+  }
+}
+
+Measure measure_of(Team& team, Order order, double seconds) {
+  order.times = fitting_times(team, order, seconds);
+  return [&team, order] { return team.run(order).mean; };
 }
 
 }  // namespace lockstep::bench

@@ -2,7 +2,7 @@
 // One rank of a team, whichever library it is for: bound to its core, it waits
 // in the driver's store for orders, carries them out and answers.
 //
-//   worker PORT RANK SIZE [BACKEND]
+//   worker ADDRESS PORT RANK SIZE [VARIANT]
 #include <signal.h>
 #include <sys/prctl.h>
 
@@ -15,6 +15,7 @@
 #include "collectives/order.h"
 #include "collectives/runner.h"
 #include "collectives/workshop.h"
+#include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/store/tcp_store.h"
 
@@ -40,28 +41,31 @@ std::string answer_to(const std::string& order, const Place& place,
 }
 
 void serve(const Place& place) {
-  const auto runner = make_runner(place);
-  Workshop workshop(place, *runner);
-  place.store->push(kAnswerQueue, runner->settings());
+  const auto workshop = make_workshop(place);
+  place.store->push(kAnswerQueue, workshop->settings());
   for (;;) {
     const std::string order = to_string(
         place.store->pop(order_queue(place.rank), Deadline::in(kIdleTime)));
     if (order.empty()) return;
-    place.store->push(kAnswerQueue, answer_to(order, place, workshop));
+    place.store->push(kAnswerQueue, answer_to(order, place, *workshop));
   }
 }
 
 int work(int argc, char** argv) {
-  LOCKSTEP_CHECK(argc >= 4, UsageError, "usage: worker PORT RANK SIZE BACKEND");
+  LOCKSTEP_CHECK(argc >= 5, UsageError,
+                 "usage: worker ADDRESS PORT RANK SIZE [VARIANT]");
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   Place place;
-  place.rank = std::stoi(argv[2]);
-  place.size = std::stoi(argv[3]);
-  if (argc > 4) place.backend = argv[4];
-  const auto port = static_cast<uint16_t>(std::stoi(argv[1]));
+  place.address = argv[1];
+  place.rank = std::stoi(argv[3]);
+  place.size = std::stoi(argv[4]);
+  if (argc > 5) place.variant = argv[5];
+  place.interface = env::text(kInterfaceVariable).value_or("lo");
+  const auto port = static_cast<uint16_t>(std::stoi(argv[2]));
   TcpStoreOptions soon;
   soon.connect_timeout = kConnectTime;
-  place.store = std::make_shared<TcpStore>("127.0.0.1", port, "", soon);
+  place.store =
+      std::make_shared<TcpStore>(place.address, port, kTeamSecret, soon);
   // A rank whose launcher has bound it has no other choice, and keeps it. The
   // spare core is nobody's own when there are enough, else the next rank's.
   const auto cpus = allowed_cpus();

@@ -77,7 +77,11 @@ float sum_of_numbers(int size, size_t index) {
 
 }  // namespace
 
-Answer Workshop::carry_out(const Order& order) {
+std::unique_ptr<Workshop> make_workshop(const Place& place) {
+  return std::make_unique<RunnerWorkshop>(place, make_runner(place));
+}
+
+Answer RunnerWorkshop::carry_out(const Order& order) {
   switch (order.task) {
     case Task::kCopy:
       return copy(order);
@@ -89,7 +93,7 @@ Answer Workshop::carry_out(const Order& order) {
   }
 }
 
-Answer Workshop::collective(const Order& order) {
+Answer RunnerWorkshop::collective(const Order& order) {
   const size_t count = order.bytes / sizeof(float);
   float* const data = memory(order, order.registered, 0);
   float* const part = order.task == Task::kReduceScatter
@@ -103,26 +107,27 @@ Answer Workshop::collective(const Order& order) {
   last_ = order;
   const auto once = [&] { run_once(order.task, data, part, count); };
   for (int i = 0; i < std::max(1, order.times / 10); ++i) once();
-  runner_.barrier();
+  runner_->barrier();
   return time_of(order, once);
 }
 
-void Workshop::run_once(Task task, float* data, float* part, size_t count) {
+void RunnerWorkshop::run_once(Task task, float* data, float* part,
+                              size_t count) {
   switch (task) {
     case Task::kLaunch:
-      return runner_.launch(data, count, [] {});
+      return runner_->launch(data, count, [] {});
     case Task::kBroadcast:
-      return runner_.broadcast(data, count);
+      return runner_->broadcast(data, count);
     case Task::kAllGather:
-      return runner_.all_gather(data, count);
+      return runner_->all_gather(data, count);
     case Task::kReduceScatter:
-      return runner_.reduce_scatter(data, part, count);
+      return runner_->reduce_scatter(data, part, count);
     default:
-      return runner_.all_reduce(data, count);
+      return runner_->all_reduce(data, count);
   }
 }
 
-void Workshop::verify(const Order& order, float* data, float* part) {
+void RunnerWorkshop::verify(const Order& order, float* data, float* part) {
   const size_t count = order.bytes / sizeof(float);
   const size_t share = count / static_cast<size_t>(size_);
   const size_t offset = share * static_cast<size_t>(rank_);
@@ -144,7 +149,7 @@ void Workshop::verify(const Order& order, float* data, float* part) {
   }
 }
 
-Answer Workshop::copy(const Order& order) {
+Answer RunnerWorkshop::copy(const Order& order) {
   const float* const from = memory(order, false, 0);
   float* const to = memory(order, false, 1);
   const auto once = [&] {
@@ -153,36 +158,36 @@ Answer Workshop::copy(const Order& order) {
     asm volatile("" : : "r"(to) : "memory");
   };
   once();
-  runner_.barrier();
+  runner_->barrier();
   return time_of(order, once);
 }
 
-Answer Workshop::compute(const Order& order) {
+Answer RunnerWorkshop::compute(const Order& order) {
   const size_t count = order.bytes / sizeof(float);
   float* const data = memory(order, order.registered, 0);
   const bool beside = order.task == Task::kComputeBeside;
   Answer answer;
-  runner_.barrier();
+  runner_->barrier();
   if (rank_ > 0) {
     std::this_thread::sleep_for(kLateness);
-    if (beside) runner_.all_reduce(data, count);
+    if (beside) runner_->all_reduce(data, count);
     return answer;
   }
   const auto measure = [&] { answer.mean = seconds_per_unit(); };
   if (beside) {
-    runner_.launch(data, count, measure);
+    runner_->launch(data, count, measure);
   } else {
     measure();
   }
   return answer;
 }
 
-float* Workshop::memory(const Order& order, bool registered, int which) {
+float* RunnerWorkshop::memory(const Order& order, bool registered, int which) {
   if (order.bytes != memory_bytes_) memory_.clear();
   memory_bytes_ = order.bytes;
   Memory& found = memory_[{registered, which}];
   if (!found) {
-    found = runner_.allocate(order.bytes / sizeof(float), registered);
+    found = runner_->allocate(order.bytes / sizeof(float), registered);
   }
   return found.get();
 }

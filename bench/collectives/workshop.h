@@ -10,7 +10,7 @@
 
 namespace lockstep::bench {
 
-// Carries out orders on one rank: the same way for ours and every rival.
+// Carries out orders on one rank.
 //
 // A collective that is not the one before is first done on numbers that show
 // whether it is right. Then it is done a few times to warm up and, after a
@@ -18,13 +18,27 @@ namespace lockstep::bench {
 // would grow without end.
 //
 // Threads: one.
-// Errors:  InternalError for a wrong result; what the runner throws.
+// Errors:  InternalError for a wrong result; what the library throws.
 class Workshop {
  public:
-  Workshop(const Place& place, Runner& runner)
-      : rank_(place.rank), size_(place.size), runner_(runner) {}
+  virtual ~Workshop() = default;
 
-  Answer carry_out(const Order& order);
+  // Version and options, to be printed.
+  virtual std::string settings() const = 0;
+  virtual Answer carry_out(const Order& order) = 0;
+};
+
+// Joins the team. Each worker program links one definition of it.
+std::unique_ptr<Workshop> make_workshop(const Place& place);
+
+// The same way for ours and every rival that has a Runner.
+class RunnerWorkshop : public Workshop {
+ public:
+  RunnerWorkshop(const Place& place, std::unique_ptr<Runner> runner)
+      : rank_(place.rank), size_(place.size), runner_(std::move(runner)) {}
+
+  std::string settings() const override { return runner_->settings(); }
+  Answer carry_out(const Order& order) override;
 
  private:
   using Memory = std::shared_ptr<float>;
@@ -42,7 +56,7 @@ class Workshop {
 
   const int rank_;
   const int size_;
-  Runner& runner_;
+  const std::unique_ptr<Runner> runner_;
   Order last_;  // the last collective; of no bytes at first
   size_t memory_bytes_ = 0;
   std::map<std::pair<bool, int>, Memory> memory_;
