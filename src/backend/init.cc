@@ -91,6 +91,7 @@ std::vector<std::shared_ptr<ProcessGroup>> init_ranks(
   std::vector<std::exception_ptr> errors(groups.size());
   {
     std::vector<Thread> threads;
+    threads.reserve(groups.size());
     for (int i = 0; i < ranks; ++i) {
       threads.emplace_back("init", [&, i] {
         const auto at = static_cast<size_t>(i);

@@ -95,6 +95,7 @@ class WindowedReduction {
     if (mine.count == 0) return;
     const Buffer own = step_.op.in.slice(mine.offset, mine.count);
     std::vector<const void*> inputs;
+    inputs.reserve(at(step_.size()));
     for (int rank = 0; rank < step_.size(); ++rank) {
       inputs.push_back(rank == step_.rank() ? own.data : staged(w, rank));
     }
@@ -144,6 +145,7 @@ void reduce_at_once(const GlooStep& step, const std::vector<ConstBytes>& to,
   const auto parts = step.exchange.talk(step.op, 0, step.patience, to);
   if (result.count == 0) return;
   std::vector<const void*> inputs;
+  inputs.reserve(at(step.size()));
   for (int rank = 0; rank < step.size(); ++rank) {
     inputs.push_back(rank == step.rank() ? own.data
                                          : parts.payload(rank).data());

@@ -47,12 +47,14 @@ class GlooStore : public gloo::rendezvous::Store {
   virtual bool has_v2_support() { return true; }
   virtual std::vector<Value> multi_get(const std::vector<std::string>& keys) {
     std::vector<Value> values;
+    values.reserve(keys.size());
     for (const auto& key : keys) values.push_back(get(key));
     return values;
   }
   virtual void multi_set(const std::vector<std::string>& keys,
                          const std::vector<Value>& values) {
     std::vector<ByteVector> bytes;
+    bytes.reserve(values.size());
     for (const auto& value : values) {
       bytes.push_back(to_vector(ConstBytes(value.data(), value.size())));
     }
@@ -79,14 +81,16 @@ class GlooStore : public gloo::rendezvous::Store {
 
 // Older versions of Gloo take the store by reference, newer ones by pointer.
 template <class Context, class Device>
-auto connect_full_mesh(Context& context, std::shared_ptr<GlooStore> store,
-                       Device& device, int /*preferred*/)
+auto connect_full_mesh(Context& context,
+                       const std::shared_ptr<GlooStore>& store, Device& device,
+                       int /*preferred*/)
     -> decltype(context.connectFullMesh(*store, device)) {
   return context.connectFullMesh(*store, device);
 }
 template <class Context, class Device>
-auto connect_full_mesh(Context& context, std::shared_ptr<GlooStore> store,
-                       Device& device, int64_t /*otherwise*/)
+auto connect_full_mesh(Context& context,
+                       const std::shared_ptr<GlooStore>& store, Device& device,
+                       int64_t /*otherwise*/)
     -> decltype(context.connectFullMesh(store, device)) {
   return context.connectFullMesh(store, device);
 }

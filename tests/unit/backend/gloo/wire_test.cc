@@ -22,8 +22,10 @@ using ::testing::HasSubstr;
 using testing::message_of;
 
 // Keeps what it is told.
-class Notes final : public Wire::Handler {
+class Notes : public Wire::Handler {
  public:
+  virtual ~Notes() = default;
+
   void on_message(int peer, ConstBytes message) override {
     const std::lock_guard lock(mutex_);
     messages_.push_back(std::to_string(peer) + ":" + to_string(message));
