@@ -49,7 +49,7 @@ struct GlooOptions {
   std::optional<GlooAlgorithm> algorithm;
   // Messages of a collective that are at most so long go on connections of our
   // own, with less delay; 1 MB at most.
-  size_t short_bytes = size_t{128} * 1024;
+  size_t short_bytes = size_t{512} * 1024;
   // The direct way goes in windows of so many bytes; a multiple of 64.
   size_t window_bytes = size_t{1024} * 1024;
 };

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/gloo/board.h"
 
+#include <cstring>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "lockstep/collective/rank_errors.h"
 
@@ -70,12 +73,29 @@ bool Board::have_all_left() const {
   return ranks_where([](const Peer& peer) { return !peer.left; }).empty();
 }
 
-void Board::put_part(int peer, ConstBytes part) {
-  {
-    const std::lock_guard lock(mutex_);
-    peers_[static_cast<size_t>(peer)].parts.push_back(to_vector(part));
+void Board::Part::add(ConstBytes more) {
+  LOCKSTEP_CHECK(more.size() <= bytes.size() - arrived, PeerError,
+                 "more of a message than was announced");
+  if (!more.empty()) {
+    std::memcpy(bytes.data() + arrived, more.data(), more.size());
   }
-  changed_.notify_all();
+  arrived += more.size();
+}
+
+void Board::begin_part(int peer, size_t bytes, ConstBytes first) {
+  const std::lock_guard lock(mutex_);
+  auto& parts = peers_[static_cast<size_t>(peer)].parts;
+  parts.push_back({ByteVector(bytes), 0});
+  parts.back().add(first);
+  if (parts.back().is_whole()) changed_.notify_all();
+}
+
+void Board::add_to_part(int peer, ConstBytes more) {
+  const std::lock_guard lock(mutex_);
+  auto& parts = peers_[static_cast<size_t>(peer)].parts;
+  LOCKSTEP_CHECK(!parts.empty(), PeerError, "the rest of no message");
+  parts.back().add(more);
+  if (parts.back().is_whole()) changed_.notify_all();
 }
 
 std::vector<ByteVector> Board::take_parts(Patience& patience) {
@@ -83,7 +103,7 @@ std::vector<ByteVector> Board::take_parts(Patience& patience) {
   for (;;) {
     check_locked();
     const auto missing =
-        ranks_where([](const Peer& peer) { return peer.parts.empty(); });
+        ranks_where([](const Peer& peer) { return !peer.has_part(); });
     if (missing.empty()) break;
     for (const int peer : missing) {
       if (!peers_[static_cast<size_t>(peer)].left) continue;
@@ -102,7 +122,7 @@ std::vector<ByteVector> Board::take_parts(Patience& patience) {
   std::vector<ByteVector> parts(peers_.size());
   for (size_t rank = 0; rank < peers_.size(); ++rank) {
     if (static_cast<int>(rank) == rank_) continue;
-    parts[rank] = std::move(peers_[rank].parts.front());
+    parts[rank] = std::move(peers_[rank].parts.front().bytes);
     peers_[rank].parts.pop_front();
   }
   return parts;

@@ -39,9 +39,11 @@ class Board {
   bool has_left(int peer) const;
   bool have_all_left() const;
 
-  // One message per peer and step of a collective.
-  void put_part(int peer, ConstBytes part);
-  // Waits until there is one from each peer, and takes them.
+  // One part per peer and step of a collective, of `bytes`. It begins with
+  // `first`; the rest follows.
+  void begin_part(int peer, size_t bytes, ConstBytes first);
+  void add_to_part(int peer, ConstBytes more);
+  // Waits until there is a whole one from each peer, and takes them.
   // Errors: TimeoutError names who is missing, PeerError who has left; those of
   //         check().
   std::vector<ByteVector> take_parts(Patience& patience);
@@ -58,11 +60,21 @@ class Board {
   std::vector<int> silent(uint64_t question, Deadline deadline);
 
  private:
+  struct Part {
+    ByteVector bytes;  // as many as there are going to be
+    size_t arrived = 0;
+
+    bool is_whole() const { return arrived == bytes.size(); }
+    void add(ConstBytes more);
+  };
+
   struct Peer {
     bool left = false;
     uint64_t received = 0;
     uint64_t answered = 0;
-    std::deque<ByteVector> parts;
+    std::deque<Part> parts;
+
+    bool has_part() const { return !parts.empty() && parts.front().is_whole(); }
   };
 
   template <class Matches>

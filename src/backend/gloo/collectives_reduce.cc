@@ -184,7 +184,7 @@ void all_reduce(const GlooStep& step, GlooAlgorithm algorithm) {
   const ConstBytes in = bytes_of(op.in);
   const size_t most = step.exchange.tuning().short_bytes;
   // One step in place of two, as long as the bytes are not many more.
-  if (in.size() <= 2 * most / at(step.size())) {
+  if (in.size() <= most / 2 / at(step.size())) {
     return reduce_at_once(step, std::vector<ConstBytes>(at(step.size()), in),
                           op.in, op.out);
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/gloo/exchange.h"
 
-#include <array>
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -28,6 +28,9 @@ PartHead head_of(const ByteVector& message) {
   std::memcpy(static_cast<void*>(&head), message.data(), sizeof(head));
   return head;
 }
+
+// The other side can work on the first while the next is on its way.
+constexpr size_t kFrameBytes = size_t{64} * 1024;
 
 }  // namespace
 
@@ -65,16 +68,22 @@ Exchange::Parts Exchange::talk_shortly(const CollectiveOp& op, uint32_t step,
   own.signature = op.signature;
   own.step = step;
   own.factor = op.reduce.factor();
-  // The word, and the head as it is in memory.
-  std::array<std::byte, 1 + sizeof(PartHead)> opening{};
-  opening[0] = static_cast<std::byte>(Word::kPart);
   for (int peer = 0; peer < size(); ++peer) {
     if (peer == rank()) continue;
-    const ConstBytes payload = to[static_cast<size_t>(peer)];
+    ConstBytes payload = to[static_cast<size_t>(peer)];
     own.bytes = payload.size();
-    std::memcpy(opening.data() + 1, &own, sizeof(own));
-    wire_.send(peer, ConstBytes(opening.data(), opening.size()),
-               payload.size() > most ? ConstBytes() : payload);
+    if (payload.size() > most) payload = ConstBytes();
+    ByteWriter opening;
+    opening.u8(static_cast<uint8_t>(Word::kPart));
+    opening.u64(sizeof(own) + payload.size());
+    opening.raw(ConstBytes(&own, sizeof(own)));
+    const size_t first = std::min(payload.size(), kFrameBytes);
+    wire_.send(peer, opening.bytes(), payload.first(first));
+    for (size_t sent = first; sent < payload.size(); sent += kFrameBytes) {
+      const size_t next = std::min(payload.size() - sent, kFrameBytes);
+      const auto more = static_cast<std::byte>(Word::kMore);
+      wire_.send(peer, ConstBytes(&more, 1), payload.from(sent).first(next));
+    }
   }
   Parts parts;
   parts.messages_ = board_.take_parts(patience);

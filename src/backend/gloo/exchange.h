@@ -26,6 +26,9 @@ struct GlooTuning {
 // Threads: one at a time.
 class Exchange {
  public:
+  // The longest that one rank tells another in one step.
+  static constexpr size_t kMostPart = size_t{8} << 20;
+
   Exchange(Board& board, Wire& wire, Bulk& bulk, GlooTuning tuning)
       : board_(board), wire_(wire), bulk_(bulk), tuning_(tuning) {}
 

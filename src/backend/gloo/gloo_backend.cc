@@ -71,22 +71,26 @@ GlooTuning tuning_of(const GlooOptions& options) {
   return tuning;
 }
 
-// While it lives, threads that are started here may use all cores of the job,
-// whatever this one is bound to. Gloo's threads ask again and again for a lock
-// that the rank's own thread may hold: on one core each time costs a tick of
-// the scheduler, ten times what the operation would take.
-class Unbound {
+// While it lives, threads that are started here run on other cores than this
+// rank's, or, where it has them all, on any. Gloo's threads ask again and again
+// for a lock that the rank's own thread may hold: on one core each time costs a
+// tick of the scheduler, ten times what the operation would take.
+class Elsewhere {
  public:
-  Unbound() {
+  Elsewhere() {
     CPU_ZERO(&before_);
     ::sched_getaffinity(0, sizeof(before_), &before_);
     cpu_set_t all;
     std::memset(&all, 0xFF, sizeof(all));
-    ::sched_setaffinity(0, sizeof(all), &all);
+    cpu_set_t others;
+    CPU_XOR(&others, &all, &before_);
+    if (::sched_setaffinity(0, sizeof(others), &others) != 0) {
+      ::sched_setaffinity(0, sizeof(all), &all);
+    }
   }
-  ~Unbound() { ::sched_setaffinity(0, sizeof(before_), &before_); }
-  Unbound(const Unbound&) = delete;
-  Unbound& operator=(const Unbound&) = delete;
+  ~Elsewhere() { ::sched_setaffinity(0, sizeof(before_), &before_); }
+  Elsewhere(const Elsewhere&) = delete;
+  Elsewhere& operator=(const Elsewhere&) = delete;
 
  private:
   cpu_set_t before_{};
@@ -126,7 +130,7 @@ class Hub {
                      {},
                      algorithm_of(options_),
                      tuning_of(options_)};
-      const Unbound unbound;
+      const Elsewhere elsewhere;
       for (int i = 0; i < options_.threads; ++i) {
         for (const auto& device : chosen) {
           made.devices.push_back(make_device(device));
@@ -292,8 +296,14 @@ class GlooBackend : public Backend, private Wire::Handler {
     const auto word = static_cast<Word>(message.data()[0]);
     const ConstBytes body = message.from(1);
     switch (word) {
-      case Word::kPart:
-        return board_.put_part(peer, body);
+      case Word::kPart: {
+        const auto length = ByteReader(body).u64();
+        LOCKSTEP_CHECK(length <= Exchange::kMostPart, PeerError,
+                       "a message of {} bytes, which is too long", length);
+        return board_.begin_part(peer, length, body.from(sizeof(length)));
+      }
+      case Word::kMore:
+        return board_.add_to_part(peer, body);
       case Word::kReceived:
         return board_.set_received(peer, ByteReader(body).u64());
       case Word::kQuestion: {

@@ -7,7 +7,8 @@ namespace lockstep::detail {
 
 // The first byte of every message on a wire: what it is.
 enum class Word : uint8_t {
-  kPart,      // of a collective: exchange.h
+  kPart,      // of a collective, or as much of it as fits: exchange.h
+  kMore,      // the next of that part
   kReceived,  // u64: so many of your messages through Gloo
   kQuestion,  // u64: are you there?
   kAnswer,    // u64: I am

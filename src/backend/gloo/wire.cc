@@ -10,6 +10,7 @@
 namespace lockstep::detail {
 namespace {
 
+constexpr size_t kCopiedBytes = size_t{8} * 1024;
 // So much may be queued before is_clear() says no.
 constexpr size_t kClearBytes = size_t{256} * 1024;
 
@@ -99,9 +100,13 @@ void Wire::send(int peer, ConstBytes head, ConstBytes body) {
   const std::lock_guard lock(to.sending);
   if (!to.writable) return;  // on_lost tells, or has told
   ByteWriter writer(std::move(to.out.tail()));
-  writer.u32(static_cast<uint32_t>(head.size() + body.size()));
-  to.out.tail() = writer.raw(head).raw(body).take();
+  writer.u32(static_cast<uint32_t>(head.size() + body.size())).raw(head);
+  // What is long goes straight from its memory, if it is its turn.
+  const bool is_long = body.size() > kCopiedBytes;
+  if (!is_long) writer.raw(body);
+  to.out.tail() = writer.take();
   push(to);
+  if (is_long) push(to, body);
   if (!to.out.empty()) watch(peer, true);
 }
 
@@ -130,6 +135,21 @@ void Wire::flush(int peer) {
 }
 
 // Holding the link's mutex. A connection that fails is found by its reader.
+void Wire::push(Link& to, ConstBytes body) {
+  try {
+    while (to.writable && to.out.empty() && !body.empty()) {
+      const auto sent = to.socket.send_some(body);
+      if (!sent) break;
+      body = body.from(*sent);
+    }
+    if (!to.writable || body.empty()) return;
+    ByteWriter writer(std::move(to.out.tail()));
+    to.out.tail() = writer.raw(body).take();
+  } catch (const Error&) {
+    to.writable = false;
+  }
+}
+
 void Wire::push(Link& to) {
   try {
     while (!to.out.empty()) {

@@ -91,6 +91,7 @@ class Wire {
   void lose(int peer, const std::string& why);
   void flush(int peer);
   void push(Link& link);
+  void push(Link& link, ConstBytes body);
   void watch(int peer, bool for_writing);
 
   const int rank_;
