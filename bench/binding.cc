@@ -2,8 +2,6 @@
 #include "binding.h"
 
 #include <cerrno>
-#include <filesystem>
-#include <string>
 
 #include "lockstep/base/error.h"
 
@@ -30,26 +28,15 @@ std::vector<int> allowed_cpus() {
   return allowed;
 }
 
-Binding::Binding(int cpu) : before_(current()) { bind_thread(0, cpu); }
-
-Binding::~Binding() { ::sched_setaffinity(0, sizeof before_, &before_); }
-
-std::set<pid_t> threads_of_this_process() {
-  std::set<pid_t> threads;
-  for (const auto& entry :
-       std::filesystem::directory_iterator("/proc/self/task")) {
-    threads.insert(std::stoi(entry.path().filename()));
-  }
-  return threads;
-}
-
-void bind_thread(pid_t thread, int cpu) {
+Binding::Binding(int cpu) : before_(current()) {
   cpu_set_t one;
   CPU_ZERO(&one);
   CPU_SET(cpu, &one);
-  if (::sched_setaffinity(thread, sizeof one, &one) != 0) {
+  if (::sched_setaffinity(0, sizeof one, &one) != 0) {
     throw SystemError("cannot bind a thread to a processor", errno);
   }
 }
+
+Binding::~Binding() { ::sched_setaffinity(0, sizeof before_, &before_); }
 
 }  // namespace lockstep::bench

@@ -2,9 +2,7 @@
 #pragma once
 
 #include <sched.h>
-#include <sys/types.h>
 
-#include <set>
 #include <vector>
 
 namespace lockstep::bench {
@@ -31,10 +29,5 @@ class Binding {
  private:
   cpu_set_t before_;
 };
-
-// For threads of libraries: those this process has now, by their numbers, and
-// where one of them is to run. Errors: SystemError.
-std::set<pid_t> threads_of_this_process();
-void bind_thread(pid_t thread, int cpu);
 
 }  // namespace lockstep::bench

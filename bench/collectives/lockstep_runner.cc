@@ -65,17 +65,11 @@ class LockstepRunner : public Runner {
     options.rank = place.rank;
     options.size = place.size;
     if (!has_threads(place.variant)) return init(options);
-    const auto before = threads_of_this_process();
-    auto group = init(options);
-    for (const pid_t thread : threads_of_this_process()) {
-      if (before.count(thread) == 0) bind_thread(thread, place.spare_cpu);
-    }
-    return group;
+    const Binding there(place.spare_cpu);
+    return init(options);
   }
 
-  // That take part in every operation: that of Gloo's device, as with the rival
-  // (see gloo_runner.cc), and our own beside it. Only now, since the backend
-  // frees its threads of what they would inherit.
+  // Those of Gloo's device take part in every operation, see gloo_runner.cc.
   static bool has_threads(const std::string& backend) {
     return backend == "gloo";
   }
