@@ -12,9 +12,13 @@ Refusal::Refusal(const GroupPlace& place, std::string key)
     : place_(place), key_(std::move(key)) {}
 
 void Refusal::refuse(const std::exception_ptr& error) {
-  own_ = error;
-  place_.store->compare_set(key_, std::nullopt,
-                            encode(failure_of(error, place_.rank)));
+  if (std::exchange(own_, error)) return;
+  try {
+    place_.store->compare_set(key_, std::nullopt,
+                              encode(failure_of(error, place_.rank)));
+  } catch (const Error&) {
+    // Without a store nobody can be told; the error itself counts.
+  }
 }
 
 void Refusal::look() {

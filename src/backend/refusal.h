@@ -23,7 +23,7 @@ class Refusal {
   // `key` belongs to this meeting alone.
   Refusal(const GroupPlace& place, std::string key);
 
-  // Tells the others. look() throws `error` from now on.
+  // Tells the others, if it is the first. look() throws `error` from now on.
   void refuse(const std::exception_ptr& error);
 
   // Throws when one of the ranks has refused, or there is no use in waiting.

@@ -127,6 +127,10 @@ Socket Socket::connect(const std::vector<SocketAddress>& addresses,
 
 void Socket::shutdown() noexcept { ::shutdown(fd_.get(), SHUT_RDWR); }
 
+void Socket::allow_slow_reader() {
+  set_option(fd(), IPPROTO_TCP, TCP_USER_TIMEOUT, 0);
+}
+
 SocketAddress Socket::peer() const { return name_of(fd(), ::getpeername); }
 SocketAddress Socket::local() const { return name_of(fd(), ::getsockname); }
 

@@ -39,6 +39,10 @@ class Socket {
   // Ends both directions and wakes whoever polls, without freeing the number.
   void shutdown() noexcept;
 
+  // Lets data wait for a peer that lives and does not read, as a stopped
+  // process does, as long as it may take: else half a minute.
+  void allow_slow_reader();
+
   SocketAddress peer() const;
   SocketAddress local() const;
 

@@ -166,8 +166,9 @@ std::vector<int> Board::silent(uint64_t question, Deadline deadline) {
   std::unique_lock lock(mutex_);
   std::vector<int> ranks;
   changed_.wait_until(lock, deadline.time(), [&] {
-    ranks =
-        ranks_where([&](const Peer& peer) { return peer.answered < question; });
+    ranks = ranks_where([&](const Peer& peer) {
+      return !peer.left && peer.answered < question;
+    });
     return ranks.empty();
   });
   return ranks;

@@ -10,6 +10,7 @@
 
 #include "backend/gloo/gloo_store.h"
 #include "backend/gloo/messages.h"
+#include "backend/gloo/signals.h"
 #include "lockstep/collective/rank_errors.h"
 
 namespace lockstep::detail {
@@ -19,7 +20,9 @@ using namespace std::chrono_literals;
 
 // How long the others may take to tell why a connection broke, and to answer.
 constexpr auto kHearsay = 1s;
-constexpr auto kAnswer = 300ms;
+constexpr auto kAnswer = 400ms;
+// How long Gloo may take to connect.
+constexpr std::chrono::milliseconds kConnect = 10s;
 
 ByteVector word_with(Word word, uint64_t number) {
   ByteWriter writer;
@@ -47,10 +50,12 @@ void Bulk::connect(const GroupPlace& place, const GlooDevices& devices,
         });
     auto context =
         std::make_shared<gloo::rendezvous::Context>(place.rank, place.size);
-    // While it connects Gloo waits five times as long.
-    context->setTimeout(std::max<std::chrono::milliseconds>(
-        milliseconds_of(deadline) / 5, 1ms));
+    // While it connects Gloo waits five times as long, and nothing ends that.
+    // All ranks are here and connected by wire, so it takes no time.
+    context->setTimeout(std::clamp<std::chrono::milliseconds>(
+        milliseconds_of(deadline) / 5, 1ms, kConnect / 5));
     try {
+      const WithoutSigpipe quiet;
       connect_full_mesh(*context, store, device, 0);
     } catch (const Error&) {
       throw;
@@ -74,6 +79,7 @@ Bulk::~Bulk() { close(); }
 
 void Bulk::run(uint64_t sequence, Patience& patience,
                const std::function<void()>& action) {
+  const WithoutSigpipe quiet;
   std::string what;
   try {
     sequence_ = sequence;
@@ -83,6 +89,8 @@ void Bulk::run(uint64_t sequence, Patience& patience,
     action();
     return confirm();
   } catch (const Error&) {
+    throw;
+  } catch (const std::bad_alloc&) {
     throw;
   } catch (const std::exception& error) {
     what = error.what();
@@ -162,13 +170,14 @@ std::chrono::milliseconds Bulk::milliseconds_of(Deadline deadline) {
 // who does not even answer is the one.
 void Bulk::explain(Patience& patience, const std::string& what) {
   board_.check();
-  if (!patience.deadline().passed()) board_.check_soon(Deadline::in(kHearsay));
+  const bool is_late = patience.deadline().passed();
+  if (!is_late) board_.check_soon(Deadline::in(kHearsay));
   auto silent = silent_ranks();
   board_.check();
   if (silent.empty() && waiting_for_ >= 0) silent = {waiting_for_};
   const std::string named = silent.empty() ? "the others" : ranks_text(silent);
   const int first = silent.empty() ? -1 : silent.front();
-  if (!patience.deadline().passed()) {
+  if (!is_late) {
     throw PeerError(fmt::format("the connection to {} broke: {}", named, what),
                     first);
   }
@@ -191,6 +200,7 @@ std::vector<int> Bulk::silent_ranks() {
 // A wait of Gloo's that times out closes all connections of its context and
 // wakes all who wait on it, here and there. Nothing else does both.
 void Bulk::close() noexcept {
+  const WithoutSigpipe quiet;
   const std::lock_guard lock(mutex_);
   if (std::exchange(closed_, true)) return;
   for (const auto& context : contexts_) {

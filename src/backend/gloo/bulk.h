@@ -62,6 +62,9 @@ class Bulk {
   const std::shared_ptr<gloo::Context>& context() const { return *current_; }
   void count_all();
 
+  // Asks all ranks whether they are there; those that do not answer.
+  std::vector<int> silent_ranks();
+
   // What is left of the time, as Gloo takes it.
   static std::chrono::milliseconds milliseconds_of(Deadline deadline);
 
@@ -75,7 +78,6 @@ class Bulk {
  private:
   uint64_t slot_of(uint32_t slot) const { return (sequence_ << 32) | slot; }
   [[noreturn]] void explain(Patience& patience, const std::string& what);
-  std::vector<int> silent_ranks();
   void confirm();
 
   Board& board_;

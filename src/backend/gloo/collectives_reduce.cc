@@ -27,6 +27,15 @@ struct Slices {
   std::function<bool(int rank)> wants_all;
 };
 
+// In whole cache lines, and at least one.
+size_t longest_slice(const GlooStep& step, const Slices& slices) {
+  size_t longest = 1;
+  for (int rank = 0; rank < step.size(); ++rank) {
+    longest = std::max(longest, slices.of(rank).count);
+  }
+  return (longest * size_of(step.op.in.dtype) + 63) / 64 * 64;
+}
+
 class WindowedReduction {
  public:
   WindowedReduction(const GlooStep& step, const Exchange::Parts& parts,
@@ -35,7 +44,8 @@ class WindowedReduction {
         bulk_(step.exchange.bulk()),
         slices_(slices),
         factors_(parts.factors(step.op, step.rank())),
-        window_bytes_(step.exchange.tuning().window_bytes),
+        window_bytes_(std::min(step.exchange.tuning().window_bytes,
+                               longest_slice(step, slices))),
         window_count_(window_bytes_ / size_of(step.op.in.dtype)),
         staging_(kWindowsAhead * at(step.size()) * window_bytes_) {}
 

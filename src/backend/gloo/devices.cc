@@ -77,10 +77,12 @@ bool can_bind(const SocketAddress& address) {
   return fd && ::bind(fd.get(), address.get(), address.size()) == 0;
 }
 
-// The first address of `host` that is one of ours; empty when none is.
-std::string own_address_of(const std::string& host) {
+// The first address of `host` that is one of ours, and that others can use if
+// that is asked for; empty when there is none.
+std::string own_address_of(const std::string& host, bool for_others) {
   const auto deadline = Deadline::in(std::chrono::seconds(5));
   for (const auto& address : resolve({host, 0}, deadline)) {
+    if (for_others && address.is_loopback()) continue;
     if (can_bind(address)) return numeric(address.get());
   }
   return "";
@@ -118,7 +120,7 @@ GlooDevice gloo_device_of_interface(const std::string& name) {
 GlooDevice gloo_device_of_host(const std::string& host) {
   std::string address;
   try {
-    address = own_address_of(host);
+    address = own_address_of(host, false);
   } catch (const PeerError& error) {
     throw UsageError(fmt::format("cannot use '{}': {}", host, error.message()));
   }
@@ -132,7 +134,7 @@ GlooDevice gloo_device_of_host(const std::string& host) {
 GlooDevice default_gloo_device() {
   const std::string name = detail::host_name();
   try {
-    const std::string address = own_address_of(name);
+    const std::string address = own_address_of(name, true);
     if (!address.empty()) return {address};
   } catch (const Error&) {
     // The name means nothing here.

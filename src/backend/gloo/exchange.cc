@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "backend/gloo/messages.h"
+#include "lockstep/collective/rank_errors.h"
 
 namespace lockstep::detail {
 namespace {
@@ -59,6 +60,18 @@ Exchange::Parts Exchange::talk(const CollectiveOp& op, uint32_t step,
   return talk_shortly(op, step, patience, to, SIZE_MAX);
 }
 
+// Who does not even answer holds up those who are only late.
+std::vector<ByteVector> Exchange::take_parts(Patience& patience) {
+  try {
+    return board_.take_parts(patience);
+  } catch (const TimeoutError&) {
+    if (board_.has_failed()) throw;  // another rank has told its name
+    const auto silent = bulk_.silent_ranks();
+    if (silent.empty()) throw;
+    throw late_ranks(patience.timeout(), silent);
+  }
+}
+
 // Leaves out what is longer than `most`.
 Exchange::Parts Exchange::talk_shortly(const CollectiveOp& op, uint32_t step,
                                        Patience& patience,
@@ -86,7 +99,7 @@ Exchange::Parts Exchange::talk_shortly(const CollectiveOp& op, uint32_t step,
     }
   }
   Parts parts;
-  parts.messages_ = board_.take_parts(patience);
+  parts.messages_ = take_parts(patience);
   bool agree = true;
   std::vector<Signature> said(static_cast<size_t>(size()), op.signature);
   for (int peer = 0; peer < size(); ++peer) {

@@ -67,6 +67,7 @@ class Exchange {
  private:
   Parts talk_shortly(const CollectiveOp& op, uint32_t step, Patience& patience,
                      const std::vector<ConstBytes>& to, size_t most);
+  std::vector<ByteVector> take_parts(Patience& patience);
   bool is_long(ConstBytes bytes) const {
     return bytes.size() > tuning_.short_bytes;
   }

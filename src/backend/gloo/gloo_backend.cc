@@ -16,6 +16,7 @@
 #include "backend/gloo/exchange.h"
 #include "backend/gloo/mail.h"
 #include "backend/gloo/messages.h"
+#include "backend/gloo/signals.h"
 #include "backend/gloo/wire.h"
 #include "backend/gloo/wire_connect.h"
 #include "backend/plain_memory.h"
@@ -102,7 +103,7 @@ class Hub {
   explicit Hub(GlooOptions options) : options_(std::move(options)) {}
 
   struct Equipment {
-    std::string address;  // of the first device: where the wire listens
+    std::vector<std::string> addresses;  // the wire listens on the first
     GlooDevices devices;
     GlooAlgorithm algorithm;
     GlooTuning tuning;
@@ -126,11 +127,12 @@ class Hub {
                      "GlooOptions::threads is {}; it is 1 or more",
                      options_.threads);
       const auto chosen = detail::chosen_devices(options_);
-      Equipment made{chosen.front().address,
-                     {},
-                     algorithm_of(options_),
-                     tuning_of(options_)};
+      Equipment made{{}, {}, algorithm_of(options_), tuning_of(options_)};
+      for (const auto& device : chosen) {
+        made.addresses.push_back(device.address);
+      }
       const Elsewhere elsewhere;
+      const detail::WithoutSignals without_signals;
       for (int i = 0; i < options_.threads; ++i) {
         for (const auto& device : chosen) {
           made.devices.push_back(make_device(device));
@@ -163,6 +165,7 @@ class GlooBackend : public Backend, private Wire::Handler {
   GlooBackend(std::shared_ptr<Hub> hub, const GroupPlace& place)
       : hub_(std::move(hub)),
         bell_(place.bell),
+        timeout_(place.timeout),
         board_(place.rank, place.size),
         mail_(board_, place.bell) {
     const Deadline deadline = Deadline::in(place.timeout);
@@ -179,7 +182,9 @@ class GlooBackend : public Backend, private Wire::Handler {
     const bool healthy = !board_.has_failed();
     if (healthy) bulk_->wait_received(Deadline::in(kFarewell));
     if (healthy) wire_->send_all(one(Word::kLeave));
-    wire_->close(Deadline::in(healthy ? kFarewell : kFailedFarewell));
+    // What has been sent is delivered, as long as somebody takes it.
+    wire_->close(Deadline::in(healthy ? timeout_ : kFailedFarewell),
+                 healthy ? kFarewell : kFailedFarewell);
   }
 
   const char* name() const override { return "gloo"; }
@@ -258,8 +263,8 @@ class GlooBackend : public Backend, private Wire::Handler {
     PrefixStore meeting("gloo/", place.store);
     meet(meeting, place.rank, place.size, deadline, 10s, look);
     try {
-      equip(detail::connect_wire(place, equipment->address, equipment->terms(),
-                                 deadline, look),
+      equip(detail::connect_wire(place, equipment->addresses,
+                                 equipment->terms(), deadline, refusal),
             equipment->tuning);
       bulk_->connect(place, equipment->devices, deadline, look);
     } catch (const Error&) {
@@ -267,7 +272,7 @@ class GlooBackend : public Backend, private Wire::Handler {
       refusal.refuse(error);
       if (wire_) {
         fail(failure_of(error, place.rank));
-        wire_->close(Deadline::in(kFailedFarewell));
+        wire_->close(Deadline::in(kFailedFarewell), kFailedFarewell);
       }
       throw;
     }
@@ -282,11 +287,13 @@ class GlooBackend : public Backend, private Wire::Handler {
     wire_->start();
   }
 
-  // Here and, unless they told us, on the others.
+  // Here and on the others, who pass it on in turn: whoever ends because of it
+  // must not be taken for its cause by somebody who has not heard of it yet.
   void fail(const Failure& failure) noexcept {
-    if (board_.fail(failure)) {
-      wire_->send_all(one(Word::kFailure), encode(failure));
-    }
+    if (board_.has_failed()) return;
+    // First told, then known: knowing it, this process may end.
+    wire_->send_all(one(Word::kFailure), encode(failure));
+    board_.fail(failure);
     bulk_->close();
     bell_->ring();
   }
@@ -314,9 +321,7 @@ class GlooBackend : public Backend, private Wire::Handler {
       case Word::kAnswer:
         return board_.answer(peer, ByteReader(body).u64());
       case Word::kFailure:
-        board_.fail(decode_failure(body));
-        bulk_->close();
-        return bell_->ring();
+        return fail(decode_failure(body));
       case Word::kLeave:
         board_.leave(peer);
         return bell_->ring();
@@ -337,6 +342,7 @@ class GlooBackend : public Backend, private Wire::Handler {
 
   const std::shared_ptr<Hub> hub_;
   const std::shared_ptr<Bell> bell_;
+  const Deadline::Duration timeout_;
   GlooAlgorithm algorithm_ = GlooAlgorithm::kDirect;
   Board board_;
   Mail mail_;

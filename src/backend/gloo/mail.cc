@@ -43,6 +43,7 @@ struct Mail::Asked {
   Buffer buffer;
   int wanted = kAnyRank;  // from whom
   uint32_t tag = 0;
+  uint64_t serial = 0;  // in which order they were posted
   bool done = false;
   int source = kAnyRank;  // who it was
   std::string error;
@@ -145,6 +146,7 @@ std::unique_ptr<Transfer> Mail::recv(Buffer buffer, int peer_or_any,
   asked->tag = tag;
   auto handle = std::make_unique<RecvHandle>(*this, asked);
   const std::lock_guard lock(mutex_);
+  asked->serial = ++last_id_;
   if (!board_.has_failed()) look_for(asked);
   return handle;
 }
@@ -208,7 +210,11 @@ void Mail::look_for(const AskedPtr& asked) {
         return !incoming.target && incoming.suits(*asked);
       });
   if (match == incoming_.end()) {
-    asked_.push_back(asked);
+    // One whose message was taken back stands where it stood before.
+    const auto later = std::find_if(
+        asked_.begin(), asked_.end(),
+        [&](const AskedPtr& other) { return other->serial > asked->serial; });
+    asked_.insert(later, asked);
   } else if (join(*match, asked)) {
     incoming_.erase(match);
   }

@@ -20,7 +20,9 @@ Wire::Link::Link(Socket connection)
     : socket(std::move(connection)),
       in(kMostPayload + 4096),
       open(socket.is_open()),
-      writable(socket.is_open()) {}
+      writable(socket.is_open()) {
+  if (open) socket.allow_slow_reader();
+}
 
 Wire::Wire(std::vector<Socket> connections, int rank, Handler& handler)
     : rank_(rank), handler_(handler) {
@@ -82,12 +84,17 @@ void Wire::lose(int peer, const std::string& why) {
   from.open = false;
   {
     const std::lock_guard lock(from.sending);
-    from.writable = false;
-    from.out = SendQueue();
-    from.socket.shutdown();
+    give_up(from);
   }
   poller_.remove(from.socket.fd());
   if (!closing_) handler_.on_lost(peer, why);
+}
+
+// Holding the link's mutex. The reader sees its end, and tells.
+void Wire::give_up(Link& link) {
+  link.writable = false;
+  link.out = SendQueue();
+  link.socket.shutdown();
 }
 
 void Wire::read_now() {
@@ -134,7 +141,7 @@ void Wire::flush(int peer) {
   handler_.on_clear(peer);
 }
 
-// Holding the link's mutex. A connection that fails is found by its reader.
+// Holding the link's mutex.
 void Wire::push(Link& to, ConstBytes body) {
   try {
     while (to.writable && to.out.empty() && !body.empty()) {
@@ -146,7 +153,7 @@ void Wire::push(Link& to, ConstBytes body) {
     ByteWriter writer(std::move(to.out.tail()));
     to.out.tail() = writer.raw(body).take();
   } catch (const Error&) {
-    to.writable = false;
+    give_up(to);
   }
 }
 
@@ -158,8 +165,7 @@ void Wire::push(Link& to) {
       to.out.sent(*sent);
     }
   } catch (const Error&) {
-    to.writable = false;
-    to.out = SendQueue();
+    give_up(to);
   }
 }
 
@@ -175,16 +181,16 @@ void Wire::watch(int peer, bool for_writing) {
 
 // The order matters: a connection that is closed while something unread is in
 // it is reset, and a reset may destroy our last words on their way.
-void Wire::close(Deadline deadline) noexcept {
+void Wire::close(Deadline deadline, Deadline::Duration farewell) noexcept {
   closing_ = true;
-  const auto wait_while = [&](const auto& busy) {
-    while (busy() && !deadline.passed()) {
+  const auto wait_while = [](Deadline until, const auto& busy) {
+    while (busy() && !until.passed()) {
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
   };
   for (int peer = 0; peer < size(); ++peer) {
     Link& to = link(peer);
-    wait_while([&] {
+    wait_while(deadline, [&] {
       const std::lock_guard lock(to.sending);
       return to.writable && !to.out.empty();
     });
@@ -192,8 +198,9 @@ void Wire::close(Deadline deadline) noexcept {
     if (to.writable) ::shutdown(to.socket.fd(), SHUT_WR);
     to.writable = false;
   }
+  const Deadline goodbye = Deadline::in(farewell);
   for (const auto& to : links_) {
-    wait_while([&] {
+    wait_while(goodbye, [&] {
       const std::lock_guard lock(reading_);
       return to->open;
     });

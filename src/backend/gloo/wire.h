@@ -67,9 +67,10 @@ class Wire {
   // Handles what has arrived by now.
   void read_now();
 
-  // Sends what is queued, says goodbye, and waits for the others to do the
-  // same or for the deadline. Whoever reads our last words finds them whole.
-  void close(Deadline deadline) noexcept;
+  // Sends what is queued, until the deadline; then says goodbye, and waits so
+  // long for the others to do the same. Whoever reads our last words finds them
+  // whole.
+  void close(Deadline deadline, Deadline::Duration farewell) noexcept;
 
  private:
   struct Link {
@@ -93,6 +94,7 @@ class Wire {
   void push(Link& link);
   void push(Link& link, ConstBytes body);
   void watch(int peer, bool for_writing);
+  static void give_up(Link& link);
 
   const int rank_;
   Handler& handler_;

@@ -4,7 +4,9 @@
 #include <poll.h>
 
 #include <array>
+#include <functional>
 #include <list>
+#include <optional>
 #include <random>
 #include <utility>
 
@@ -37,6 +39,7 @@ std::string door_key(int rank) { return fmt::format("gloo/door/{}", rank); }
 struct Door {
   std::string terms;
   std::string host = host_identity();
+  std::string loopback;  // one of its addresses that is for this host only
   uint64_t cookie = 0;
   Address address;
 
@@ -45,6 +48,7 @@ struct Door {
     Door door;
     door.terms = to_string(reader.counted());
     door.host = to_string(reader.counted());
+    door.loopback = to_string(reader.counted());
     door.cookie = reader.u64();
     door.address.host = to_string(reader.counted());
     door.address.port = static_cast<uint16_t>(reader.u32());
@@ -52,7 +56,8 @@ struct Door {
   }
   ByteVector encode() const {
     ByteWriter writer;
-    writer.counted(terms).counted(host).u64(cookie).counted(address.host);
+    writer.counted(terms).counted(host).counted(loopback).u64(cookie).counted(
+        address.host);
     return writer.u32(address.port).take();
   }
 };
@@ -65,25 +70,37 @@ struct Stranger {
 
 class Connector {
  public:
-  Connector(const GroupPlace& place, const std::string& here,
-            const std::string& terms, Deadline deadline,
-            const std::function<void()>& look)
+  Connector(const GroupPlace& place, const std::vector<std::string>& addresses,
+            const std::string& terms, Deadline deadline, Refusal& refusal)
       : place_(place),
         deadline_(deadline),
-        look_(look),
-        listener_(resolve({here, 0}, deadline).front()),
-        connections_(static_cast<size_t>(place.size)) {
+        refusal_(refusal),
+        look_([&refusal] { refusal.look(); }),
+        listener_(resolve({addresses.front(), 0}, deadline).front()),
+        connections_(static_cast<size_t>(place.size)),
+        cookies_(connections_.size()) {
     std::random_device random;
     own_.cookie = (uint64_t{random()} << 32) | random();
     own_.terms = terms;
-    own_.address = {here, listener_.address().port()};
+    own_.address = {addresses.front(), listener_.address().port()};
+    for (const auto& address : addresses) {
+      const auto numbers = resolve({address, 0}, deadline);
+      if (numbers.front().is_loopback()) own_.loopback = address;
+    }
   }
 
   std::vector<Socket> connect() {
-    place_.store->set(door_key(place_.rank), own_.encode());
-    for (int peer = 0; peer < place_.rank; ++peer) knock(peer);
-    while (!missing().empty()) admit();
-    for (int peer = 0; peer < place_.rank; ++peer) hear_welcome(peer);
+    try {
+      place_.store->set(door_key(place_.rank), own_.encode());
+      for (int peer = 0; peer < place_.rank; ++peer) knock(peer);
+      while (!missing().empty()) admit();
+      for (int peer = 0; peer < place_.rank; ++peer) hear_welcome(peer);
+    } catch (const Error&) {
+      // While the door is open still: others must not find it closed, and
+      // nobody who says why.
+      refusal_.refuse(std::current_exception());
+      throw;
+    }
     return std::move(connections_);
   }
 
@@ -100,19 +117,27 @@ class Connector {
     LOCKSTEP_CHECK(door.terms == own_.terms, MismatchError,
                    "rank {} uses {}, but rank {} uses {}", peer, door.terms,
                    place_.rank, own_.terms);
-    const auto addresses = resolve(door.address, deadline_);
-    LOCKSTEP_CHECK(
-        door.host == own_.host || !addresses.front().is_loopback(), UsageError,
-        "rank {} listens on {}, which only its own host can reach, and rank {} "
-        "runs on another; set LOCKSTEP_SOCKET_IFNAME to the network interface "
-        "that joins the hosts",
-        peer, door.address.host, place_.rank);
+    if (door.host != own_.host) {
+      check_reachable(door, peer, place_.rank);
+      check_reachable(own_, place_.rank, peer);
+    }
+    cookies_[static_cast<size_t>(peer)] = door.cookie;
     try {
-      connection(peer) = Socket::connect(addresses, deadline_);
+      connection(peer) =
+          Socket::connect(resolve(door.address, deadline_), deadline_);
       connection(peer).send_all(hello(door.cookie, place_.rank), deadline_);
     } catch (const Error& error) {
       throw_unreachable(peer, door.address, error);
     }
+  }
+
+  static void check_reachable(const Door& door, int whose, int other) {
+    LOCKSTEP_CHECK(
+        door.loopback.empty(), UsageError,
+        "rank {} listens on {}, which only its own host can reach, and rank {} "
+        "runs on another; set LOCKSTEP_SOCKET_IFNAME to the network interface "
+        "that joins the hosts",
+        whose, door.loopback, other);
   }
 
   [[noreturn]] void throw_unreachable(int peer, const Address& address,
@@ -168,17 +193,8 @@ class Connector {
     std::array<std::byte, kHelloBytes> room{};
     size_t heard = 0;
     while (heard < room.size()) {
-      const auto got = connection(peer).recv_by(
-          Bytes(room.data() + heard, room.size() - heard),
-          earlier(deadline_, Deadline::in(kTurn)));
-      if (got && *got == 0) {
-        look_();
-        throw PeerError(
-            fmt::format("rank {} has closed its door; it has ended, or another "
-                        "program has its port",
-                        peer),
-            peer);
-      }
+      const auto got =
+          recv_from(peer, Bytes(room.data() + heard, room.size() - heard));
       if (got) heard += *got;
       if (heard < room.size() && deadline_.passed()) {
         throw TimeoutError(
@@ -187,9 +203,26 @@ class Connector {
       look_();
     }
     ByteReader reader(ConstBytes(room.data(), room.size()));
-    reader.u64();
-    LOCKSTEP_CHECK(static_cast<int>(reader.u32()) == peer, PeerError,
+    const bool knows = reader.u64() == cookies_[static_cast<size_t>(peer)];
+    LOCKSTEP_CHECK(knows && static_cast<int>(reader.u32()) == peer, PeerError,
                    "another program answers in place of rank {}", peer);
+  }
+
+  // Nothing when nothing has come yet.
+  std::optional<size_t> recv_from(int peer, Bytes room) {
+    try {
+      const auto got = connection(peer).recv_by(
+          room, earlier(deadline_, Deadline::in(kTurn)));
+      if (!got || *got > 0) return got;
+    } catch (const PeerError&) {
+      // The same.
+    }
+    look_();
+    throw PeerError(
+        fmt::format("rank {} has closed its door; it has ended, or another "
+                    "program has its port",
+                    peer),
+        peer);
   }
 
   std::vector<int> missing() {
@@ -208,20 +241,22 @@ class Connector {
 
   const GroupPlace& place_;
   const Deadline deadline_;
-  const std::function<void()>& look_;
+  Refusal& refusal_;
+  const std::function<void()> look_;
   Listener listener_;
   Door own_;
   std::vector<Socket> connections_;
+  std::vector<uint64_t> cookies_;  // of lower ranks
   std::list<Stranger> strangers_;
 };
 
 }  // namespace
 
 std::vector<Socket> connect_wire(const GroupPlace& place,
-                                 const std::string& here,
+                                 const std::vector<std::string>& addresses,
                                  const std::string& terms, Deadline deadline,
-                                 const std::function<void()>& look) {
-  return Connector(place, here, terms, deadline, look).connect();
+                                 Refusal& refusal) {
+  return Connector(place, addresses, terms, deadline, refusal).connect();
 }
 
 }  // namespace lockstep::detail

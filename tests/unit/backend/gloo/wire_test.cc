@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/gloo/wire.h"
 
+#include <poll.h>
+
 #include <mutex>
 
 #include <gmock/gmock.h>
 
 #include "backend/gloo/wire_connect.h"
 #include "lockstep/base/error.h"
+#include "lockstep/net/listener.h"
 #include "lockstep/store/hash_store.h"
 #include "support/message_of.h"
 #include "support/support.h"
@@ -62,8 +65,10 @@ GroupPlace place_of(int rank, int size, std::shared_ptr<Store> store) {
 std::vector<Socket> connect(int rank, int size, std::shared_ptr<Store> store,
                             const std::string& terms = "the same",
                             Deadline::Duration time = 20s) {
-  return detail::connect_wire(place_of(rank, size, std::move(store)),
-                              "127.0.0.1", terms, Deadline::in(time), [] {});
+  const GroupPlace place = place_of(rank, size, std::move(store));
+  detail::Refusal refusal(place, "refused");
+  return detail::connect_wire(place, {"127.0.0.1"}, terms, Deadline::in(time),
+                              refusal);
 }
 
 // The wires of all ranks.
@@ -83,6 +88,18 @@ class Wires {
   std::vector<Notes> notes;
   std::vector<std::unique_ptr<Wire>> wires;
 };
+
+// Where rank 0 listens, as it wrote it into the store.
+Address door_of_rank_0(Store& store) {
+  const ByteVector door = store.get("gloo/door/0", Deadline::in(10s));
+  ByteReader reader(door);
+  reader.counted();
+  reader.counted();
+  reader.counted();
+  reader.u64();
+  const std::string host = to_string(reader.counted());
+  return {host, static_cast<uint16_t>(reader.u32())};
+}
 
 TEST(GlooWire, MessagesArriveInOrderAndSayFromWhom) {
   Wires all(3);
@@ -125,7 +142,7 @@ TEST(GlooWire, LastWordsAreRead) {
     all.wires[1]->send(0, "still here");
     all.wires[0]->send(1, std::string(100'000, '.'), "goodbye");
     testing::run_threads(2, [&](int rank) {
-      all.wires[static_cast<size_t>(rank)]->close(Deadline::in(10s));
+      all.wires[static_cast<size_t>(rank)]->close(Deadline::in(10s), 10s);
     });
     ASSERT_EQ(all.notes[1].messages().size(), 1U);
     ASSERT_EQ(all.notes[0].messages().size(), 1U);
@@ -138,17 +155,6 @@ TEST(GlooWire, ReadNowNeedsNoThread) {
   // Over loopback it is there when send has returned.
   all.wires[1]->read_now();
   EXPECT_EQ(all.notes[1].messages().size(), 1U);
-}
-
-// Where rank 0 listens, as it wrote it into the store.
-Address door_of_rank_0(Store& store) {
-  const ByteVector door = store.get("gloo/door/0", Deadline::in(10s));
-  ByteReader reader(door);
-  reader.counted();
-  reader.counted();
-  reader.u64();
-  const std::string host = to_string(reader.counted());
-  return {host, static_cast<uint16_t>(reader.u32())};
 }
 
 TEST(GlooWire, StrangersAreTurnedAway) {
@@ -186,25 +192,35 @@ TEST(GlooWire, RanksThatDoNotComeAreNamed) {
 // Something else has the port that a rank has written down.
 TEST(GlooWire, AnotherProgramAtTheDoorIsFoundOut) {
   const auto store = std::make_shared<HashStore>();
-  {
-    Thread rank_0("rank 0", [&] {
-      message_of<TimeoutError>(
-          [&] { connect(0, 2, store, "the same", 100ms); });
-    });
-  }
+  message_of<TimeoutError>([&] { connect(0, 2, store, "the same", 100ms); });
+  store->delete_key("refused");
   // Nobody listens there any more.
-  const auto text = message_of<PeerError>([&] { connect(1, 2, store); });
-  EXPECT_THAT(text, HasSubstr("rank 0 cannot be reached at 127.0.0.1:"));
+  EXPECT_THAT(message_of<PeerError>([&] { connect(1, 2, store); }),
+              HasSubstr("rank 0 cannot be reached at 127.0.0.1:"));
+  store->delete_key("refused");
+  // And now somebody who does not know the number.
+  const Address door = door_of_rank_0(*store);
+  const Deadline deadline = Deadline::in(10s);
+  Listener listener(resolve(door, deadline).front());
+  Thread liar("liar", [&] {
+    Socket visitor = listener.accept(deadline);
+    visitor.send_all(std::string(12, '\0'), deadline);
+    visitor.wait_for(POLLRDHUP, deadline);
+  });
+  EXPECT_THAT(message_of<PeerError>([&] { connect(1, 2, store); }),
+              HasSubstr("another program answers in place of rank 0"));
 }
 
 TEST(GlooWire, OtherTermsAreAMismatch) {
   const auto store = std::make_shared<HashStore>();
-  Thread rank_0("rank 0", [&] {
-    message_of<TimeoutError>([&] { connect(0, 2, store, "one way", 500ms); });
+  testing::run_threads(3, [&](int rank) {
+    EXPECT_THAT(message_of<MismatchError>([&] {
+                  connect(rank, 3, store, rank == 1 ? "another" : "one way");
+                }),
+                ::testing::AnyOf(
+                    HasSubstr("rank 0 uses one way, but rank 1 uses another"),
+                    HasSubstr("rank 1 uses another, but rank 2 uses one way")));
   });
-  EXPECT_THAT(
-      message_of<MismatchError>([&] { connect(1, 2, store, "another"); }),
-      HasSubstr("rank 0 uses one way, but rank 1 uses another"));
 }
 
 }  // namespace
