@@ -34,7 +34,8 @@ class Board {
   // Waits a moment for a failure to become known; then as check().
   void check_soon(Deadline deadline) const;
 
-  // `peer` has left in good order.
+  // Nothing comes from `peer` any more: it has left in good order, or there is
+  // a failure that tells more.
   void leave(int peer);
   bool has_left(int peer) const;
   bool have_all_left() const;
@@ -46,7 +47,11 @@ class Board {
   // Waits until there is a whole one from each peer, and takes them.
   // Errors: TimeoutError names who is missing, PeerError who has left; those of
   //         check().
-  std::vector<ByteVector> take_parts(Patience& patience);
+  // Which failures end the waiting: all, or only those of ranks that have not
+  // sent theirs and will not.
+  enum class Failures { kAll, kOfTheMissing };
+  std::vector<ByteVector> take_parts(Patience& patience,
+                                     Failures failures = Failures::kAll);
 
   // How many messages through Gloo a peer has received from this rank.
   void set_received(int peer, uint64_t count);

@@ -86,8 +86,10 @@ void Bulk::run(uint64_t sequence, Patience& patience,
     // A rank alone has none, and uses none.
     if (!contexts_.empty()) current_ = &contexts_[sequence % contexts_.size()];
     waiting_for_ = -1;
+    set_running_until(patience.deadline());
     action();
-    return confirm();
+    if (set_running_until(std::nullopt)) return confirm();
+    what = "closed at the last moment";
   } catch (const Error&) {
     throw;
   } catch (const std::bad_alloc&) {
@@ -97,6 +99,19 @@ void Bulk::run(uint64_t sequence, Patience& patience,
   }
   close();
   explain(patience, what);
+}
+
+// False when the mesh has been closed.
+bool Bulk::set_running_until(std::optional<Deadline> deadline) {
+  if (deadline && board_.size() > 1) wire_.set_alarm(*deadline);
+  const std::lock_guard lock(mutex_);
+  running_until_ = deadline;
+  return !closed_;
+}
+
+void Bulk::close_if_late() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (running_until_ && running_until_->passed()) close_locked();
 }
 
 void Bulk::confirm() {
@@ -200,8 +215,12 @@ std::vector<int> Bulk::silent_ranks() {
 // A wait of Gloo's that times out closes all connections of its context and
 // wakes all who wait on it, here and there. Nothing else does both.
 void Bulk::close() noexcept {
-  const WithoutSigpipe quiet;
   const std::lock_guard lock(mutex_);
+  close_locked();
+}
+
+void Bulk::close_locked() noexcept {
+  const WithoutSigpipe quiet;
   if (std::exchange(closed_, true)) return;
   for (const auto& context : contexts_) {
     try {

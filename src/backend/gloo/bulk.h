@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "backend/gloo/board.h"
@@ -72,6 +73,10 @@ class Bulk {
   // not left this host is lost when the mesh is closed.
   void wait_received(Deadline deadline);
 
+  // Closes it if an operation runs whose time is over: Gloo gives each of its
+  // waits all of the time.
+  void close_if_late() noexcept;
+
   // Makes whoever waits here, and on the other ranks, fail. Again does nothing.
   void close() noexcept;
 
@@ -79,12 +84,15 @@ class Bulk {
   uint64_t slot_of(uint32_t slot) const { return (sequence_ << 32) | slot; }
   [[noreturn]] void explain(Patience& patience, const std::string& what);
   void confirm();
+  bool set_running_until(std::optional<Deadline> deadline);
+  void close_locked() noexcept;
 
   Board& board_;
   Wire& wire_;
-  std::mutex mutex_;  // guards contexts_ while they are made, and closed_
+  std::mutex mutex_;  // guards contexts_ while they are made, and the next two
   std::vector<std::shared_ptr<gloo::Context>> contexts_;
   bool closed_ = false;
+  std::optional<Deadline> running_until_;
   const std::shared_ptr<gloo::Context>* current_ = nullptr;
   uint64_t sequence_ = 0;
   int waiting_for_ = -1;  // a rank, if one is known

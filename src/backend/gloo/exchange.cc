@@ -60,6 +60,13 @@ Exchange::Parts Exchange::talk(const CollectiveOp& op, uint32_t step,
   return talk_shortly(op, step, patience, to, SIZE_MAX);
 }
 
+void Exchange::meet(Patience& patience) {
+  ByteWriter nothing;
+  nothing.u8(static_cast<uint8_t>(Word::kPart)).u64(0);
+  wire_.send_all(nothing.bytes());
+  board_.take_parts(patience, Board::Failures::kOfTheMissing);
+}
+
 // Who does not even answer holds up those who are only late.
 std::vector<ByteVector> Exchange::take_parts(Patience& patience) {
   try {

@@ -52,6 +52,10 @@ class Exchange {
     std::vector<ByteVector> messages_;
   };
 
+  // Returns when all ranks have called it, also if one of them has failed
+  // since.
+  void meet(Patience& patience);
+
   // Sends each peer its entry of `to` on the wire, and hears all others. Steps
   // of an operation are counted from 0.
   // Errors: MismatchError on all ranks when they do not mean the same; those of

@@ -267,6 +267,9 @@ class GlooBackend : public Backend, private Wire::Handler {
                                  equipment->terms(), deadline, refusal),
             equipment->tuning);
       bulk_->connect(place, equipment->devices, deadline, look);
+      // Nobody goes before all have come: it would look like a refusal.
+      Patience patience(deadline.remaining());
+      exchange_->meet(patience);
     } catch (const Error&) {
       const auto error = std::current_exception();
       refusal.refuse(error);
@@ -321,7 +324,8 @@ class GlooBackend : public Backend, private Wire::Handler {
       case Word::kAnswer:
         return board_.answer(peer, ByteReader(body).u64());
       case Word::kFailure:
-        return fail(decode_failure(body));
+        fail(decode_failure(body));
+        return board_.leave(peer);
       case Word::kLeave:
         board_.leave(peer);
         return bell_->ring();
@@ -336,9 +340,11 @@ class GlooBackend : public Backend, private Wire::Handler {
           fmt::format("rank {} died, or its host cannot be reached any more "
                       "({}); look at its output",
                       peer, why)});
+    board_.leave(peer);
   }
 
   void on_clear(int peer) override { mail_.on_clear(peer); }
+  void on_alarm() override { bulk_->close_if_late(); }
 
   const std::shared_ptr<Hub> hub_;
   const std::shared_ptr<Bell> bell_;

@@ -10,6 +10,7 @@
 namespace lockstep::detail {
 namespace {
 
+constexpr std::chrono::seconds kLongestSleep(10);
 constexpr size_t kCopiedBytes = size_t{8} * 1024;
 // So much may be queued before is_clear() says no.
 constexpr size_t kClearBytes = size_t{256} * 1024;
@@ -47,9 +48,10 @@ Wire::~Wire() {
 
 void Wire::serve() {
   while (!done_) {
-    // poller.change() is called by senders meanwhile: epoll allows it.
+    const Deadline alarm = Deadline::at(alarm_);
+    // Senders change the poller meanwhile, which it allows.
     for (const auto& event :
-         poller_.wait(Deadline::in(std::chrono::seconds(10)))) {
+         poller_.wait(earlier(alarm, Deadline::in(kLongestSleep)))) {
       const auto peer = static_cast<int>(event.token);
       if (event.writable) flush(peer);
       if (event.readable) {
@@ -57,7 +59,17 @@ void Wire::serve() {
         read(peer);
       }
     }
+    if (!alarm.passed()) continue;
+    auto time = alarm.time();
+    alarm_.compare_exchange_strong(time, Deadline::Clock::time_point::max());
+    handler_.on_alarm();
   }
+}
+
+void Wire::set_alarm(Deadline deadline) {
+  alarm_ = deadline.time();
+  // One that is far away is found when the thread has slept long enough.
+  if (deadline.remaining() < kLongestSleep) poller_.wake();
 }
 
 // Holding reading_.

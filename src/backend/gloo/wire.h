@@ -38,6 +38,8 @@ class Wire {
     virtual void on_lost(int peer, const std::string& why) = 0;
     // What was queued for `peer` is on its way.
     virtual void on_clear(int peer) = 0;
+    // The time of set_alarm() has come.
+    virtual void on_alarm() = 0;
 
    protected:
     ~Handler() = default;
@@ -63,6 +65,10 @@ class Wire {
 
   // Whether little is queued for `peer`: bulky senders wait for that.
   bool is_clear(int peer);
+
+  // Has on_alarm() called at that time; the last one set counts. It may come
+  // once too often: whoever is called looks whether it is late.
+  void set_alarm(Deadline deadline);
 
   // Handles what has arrived by now.
   void read_now();
@@ -102,6 +108,8 @@ class Wire {
   Poller poller_;
   std::atomic<bool> closing_{false};  // nobody is told of what ends
   std::atomic<bool> done_{false};
+  std::atomic<Deadline::Clock::time_point> alarm_{
+      Deadline::Clock::time_point::max()};
   std::mutex reading_;  // one reader at a time; the handler is called under it
   Thread thread_;
 };

@@ -3,6 +3,7 @@
 
 #include <poll.h>
 
+#include <atomic>
 #include <mutex>
 
 #include <gmock/gmock.h>
@@ -38,6 +39,9 @@ class Notes : public Wire::Handler {
     lost_.push_back(peer);
   }
   void on_clear(int /*peer*/) override {}
+  void on_alarm() override { ++alarms; }
+
+  std::atomic<int> alarms{0};
 
   std::vector<std::string> messages() {
     const std::lock_guard lock(mutex_);
@@ -155,6 +159,14 @@ TEST(GlooWire, ReadNowNeedsNoThread) {
   // Over loopback it is there when send has returned.
   all.wires[1]->read_now();
   EXPECT_EQ(all.notes[1].messages().size(), 1U);
+}
+
+TEST(GlooWire, AnAlarmComesWhenItIsTime) {
+  Wires all(2);
+  all.wires[0]->set_alarm(Deadline::in(1h));
+  all.wires[0]->set_alarm(Deadline::in(20ms));
+  EXPECT_TRUE(eventually([&] { return all.notes[0].alarms == 1; }));
+  EXPECT_EQ(all.notes[1].alarms, 0);
 }
 
 TEST(GlooWire, StrangersAreTurnedAway) {
