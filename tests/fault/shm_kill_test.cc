@@ -15,15 +15,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "support/shm_job.h"
+#include "support/rank_job.h"
 #include "support/support.h"
 
 namespace lockstep {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::ShmEnding;
-using testing::ShmJob;
+using testing::Ending;
+using testing::RankJob;
 
 void sleep_up_to(std::chrono::microseconds most, std::mt19937& random) {
   std::uniform_int_distribution<int64_t> moment(0, most.count());
@@ -41,14 +41,14 @@ TEST(ShmKill, EverySurvivorLearnsWhoDiedWithinASecond) {
     const auto program = static_cast<uint32_t>(random());
     SCOPED_TRACE(::testing::Message()
                  << "trial " << trial << ": rank " << victim << " of " << size);
-    ShmJob job(size, "play", program);
+    RankJob job(size, "play", program);
     ASSERT_TRUE(job.wait_for_all("ready"));
     sleep_up_to(50ms, random);
     const auto killed = Deadline::Clock::now();
     job.rank(victim).signal(SIGKILL);
     for (int rank = 0; rank < size; ++rank) {
       if (rank == victim) continue;
-      const ShmEnding ending = job.ending(rank);
+      const Ending ending = job.ending(rank);
       EXPECT_EQ(ending.kind, "peer error") << ending.text;
       EXPECT_EQ(ending.peer, victim) << ending.text;
       EXPECT_LT(ending.when - killed, 1s);
@@ -105,7 +105,7 @@ TEST(ShmKill, JobsKilledAtAnyMomentLeaveNothing) {
   for (int i = 0; i < jobs; ++i) {
     constexpr int kRanks = 3;
     constexpr int64_t kRegistered = 12;  // of all ranks, in MB
-    ShmJob job(kRanks, "play", random());
+    RankJob job(kRanks, "play", random());
     // Half of them while they meet, half of them at work.
     if (i % 2 == 0) {
       ASSERT_TRUE(job.wait_for_all("ready"));
@@ -119,7 +119,7 @@ TEST(ShmKill, JobsKilledAtAnyMomentLeaveNothing) {
       EXPECT_TRUE(WIFEXITED(status) || WTERMSIG(status) == SIGKILL) << status;
     }
   }
-  EXPECT_THAT(testing::processes_with(ShmJob::mark()), ::testing::IsEmpty());
+  EXPECT_THAT(testing::processes_with(RankJob::mark()), ::testing::IsEmpty());
   EXPECT_TRUE(testing::eventually([&] {
     const auto files = files_in_dev_shm();
     return std::includes(files_before.begin(), files_before.end(),

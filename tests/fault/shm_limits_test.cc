@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "support/shm_job.h"
+#include "support/rank_job.h"
 #include "support/support.h"
 
 namespace lockstep {
@@ -15,11 +15,11 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::AnyOf;
 using ::testing::ContainsRegex;
+using testing::Ending;
 using ::testing::HasSubstr;
-using testing::ShmEnding;
-using testing::ShmJob;
+using testing::RankJob;
 
-bool ended_by_itself(ShmJob& job) {
+bool ended_by_itself(RankJob& job) {
   bool all = true;
   for (int rank = 0; rank < job.size(); ++rank) {
     const int status = job.rank(rank).wait();
@@ -30,9 +30,9 @@ bool ended_by_itself(ShmJob& job) {
 
 TEST(ShmLimits, MoreMemoryThanThereIsIsAnErrorWithBothNumbers) {
   const uint64_t a_terabyte = uint64_t{1} << 40;
-  ShmJob job(2, "allocate", a_terabyte);
+  RankJob job(2, "allocate", a_terabyte);
   for (int rank = 0; rank < job.size(); ++rank) {
-    const ShmEnding ending = job.ending(rank);
+    const Ending ending = job.ending(rank);
     EXPECT_EQ(ending.kind, "system error") << ending.text;
     EXPECT_THAT(ending.text,
                 ContainsRegex("219902[0-9].* MB asked, there is room for "
@@ -49,9 +49,9 @@ constexpr bool kSanitized = false;
 
 TEST(ShmLimits, TooLittleAddressSpaceIsAnErrorThatSaysSo) {
   if (kSanitized) GTEST_SKIP() << "sanitizers need all address space there is";
-  ShmJob job(3, "narrow", uint64_t{64} << 20);
+  RankJob job(3, "narrow", uint64_t{64} << 20);
   for (int rank = 0; rank < job.size(); ++rank) {
-    const ShmEnding ending = job.ending(rank);
+    const Ending ending = job.ending(rank);
     EXPECT_EQ(ending.kind, rank == 1 ? "system error" : "aborted")
         << ending.text;
     EXPECT_THAT(ending.text, HasSubstr("ulimit -v"));
@@ -61,9 +61,9 @@ TEST(ShmLimits, TooLittleAddressSpaceIsAnErrorThatSaysSo) {
 
 // Nothing of ours lives there.
 TEST(ShmLimits, ASmallDevShmDoesNotMatter) {
-  ShmJob job(2, "tiny_shm", uint64_t{100} << 20);
+  RankJob job(2, "tiny_shm", uint64_t{100} << 20);
   for (int rank = 0; rank < job.size(); ++rank) {
-    const ShmEnding ending = job.ending(rank);
+    const Ending ending = job.ending(rank);
     if (ending.kind == "skip") GTEST_SKIP() << ending.text;
     EXPECT_EQ(ending.kind, "done") << ending.text;
   }
@@ -73,11 +73,11 @@ TEST(ShmLimits, ASmallDevShmDoesNotMatter) {
 TEST(ShmLimits, RanksInTwoPidNamespacesAreToldAtOnce) {
   for (const int apart : {0, 2}) {
     const auto start = Deadline::Clock::now();
-    ShmJob job(3, "apart", static_cast<uint64_t>(apart));
-    const ShmEnding first = job.ending(apart);
+    RankJob job(3, "apart", static_cast<uint64_t>(apart));
+    const Ending first = job.ending(apart);
     if (first.kind == "skip") GTEST_SKIP() << first.text;
     for (int rank = 0; rank < job.size(); ++rank) {
-      const ShmEnding ending = rank == apart ? first : job.ending(rank);
+      const Ending ending = rank == apart ? first : job.ending(rank);
       EXPECT_EQ(ending.kind, "usage error") << ending.text;
       EXPECT_THAT(ending.text, HasSubstr("joins the ranks of one host"));
     }

@@ -8,15 +8,15 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/store/tcp_store.h"
-#include "support/shm_job.h"
+#include "support/rank_job.h"
 #include "support/support.h"
 
 namespace lockstep {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::ShmEnding;
-using testing::ShmJob;
+using testing::Ending;
+using testing::RankJob;
 
 TEST(ShmStop, AStoppedRankIsATimeoutAndHarmsNobodyLater) {
   const int trials = testing::full_run() ? 30 : 4;
@@ -27,14 +27,14 @@ TEST(ShmStop, AStoppedRankIsATimeoutAndHarmsNobodyLater) {
     const auto victim = static_cast<int>(random() % kRanks);
     SCOPED_TRACE(::testing::Message()
                  << "trial " << trial << ", rank " << victim << " is stopped");
-    ShmJob job(kRanks, "stop", static_cast<uint64_t>(trial));
+    RankJob job(kRanks, "stop", static_cast<uint64_t>(trial));
     ASSERT_TRUE(job.wait_for_all("ready"));
     std::this_thread::sleep_for(std::chrono::microseconds(moment(random)));
     job.rank(victim).stop();
     const auto stopped = Deadline::Clock::now();
     for (int rank = 0; rank < kRanks; ++rank) {
       if (rank == victim) continue;
-      const ShmEnding ending = job.ending(rank);
+      const Ending ending = job.ending(rank);
       ASSERT_EQ(ending.kind, "timeout") << ending.text;
       EXPECT_EQ(ending.peer, victim) << ending.text;
       EXPECT_LT(ending.when - stopped, 2s + 2s);  // its patience, and a moment
@@ -45,11 +45,11 @@ TEST(ShmStop, AStoppedRankIsATimeoutAndHarmsNobodyLater) {
     }
 
     job.rank(victim).signal(SIGCONT);
-    const ShmEnding late = job.ending(victim);
+    const Ending late = job.ending(victim);
     EXPECT_EQ(late.kind, "aborted") << late.text;
     TcpStore("127.0.0.1", job.port(), "").set("continued", "");
     for (int rank = 0; rank < kRanks; ++rank) {
-      const ShmEnding ending = job.ending(rank);
+      const Ending ending = job.ending(rank);
       EXPECT_EQ(ending.kind, "done") << ending.text;
     }
     if (HasFailure()) break;

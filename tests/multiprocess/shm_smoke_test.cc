@@ -2,7 +2,7 @@
 // More ranks than anybody has cores for: everything works, and in time.
 #include <gtest/gtest.h>
 
-#include "support/shm_job.h"
+#include "support/rank_job.h"
 #include "support/support.h"
 
 namespace lockstep {
@@ -10,9 +10,9 @@ namespace {
 
 TEST(ShmSmoke, ThirtyTwoProcessesComputeTheRightValues) {
   testing::raise_descriptor_limit();
-  testing::ShmJob job(32, "smoke");
+  testing::RankJob job(32, "smoke");
   for (int rank = 0; rank < job.size(); ++rank) {
-    const testing::ShmEnding ending = job.ending(rank);
+    const testing::Ending ending = job.ending(rank);
     EXPECT_EQ(ending.kind, "done") << "rank " << rank << ": " << ending.text;
   }
 }

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,15 +14,28 @@
 
 namespace lockstep::testing {
 
-Child::Child(const std::vector<std::string>& arguments, bool with_errors) {
+Child::Child(const std::vector<std::string>& arguments, bool with_errors,
+             bool with_input) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("pipe");
   output_.reset(ends[0]);
   const Fd write_end(ends[1]);
+  Fd read_end;
+  if (with_input) {
+    // A socket: writing to one whose reader is gone can be told not to signal.
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+      throw std::runtime_error("socketpair");
+    }
+    input_.reset(ends[0]);
+    read_end.reset(ends[1]);
+  }
 
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
   ::posix_spawn_file_actions_adddup2(&actions, write_end.get(), 1);
+  if (read_end) {
+    ::posix_spawn_file_actions_adddup2(&actions, read_end.get(), 0);
+  }
   if (with_errors) {
     ::posix_spawn_file_actions_adddup2(&actions, write_end.get(), 2);
   }
@@ -65,6 +79,11 @@ std::vector<std::string> Child::read_all(Deadline deadline) {
   std::vector<std::string> lines;
   while (auto line = read_line(deadline)) lines.push_back(*line);
   return lines;
+}
+
+void Child::write_line(const std::string& line) const {
+  const std::string whole = line + "\n";
+  ::send(input_.get(), whole.data(), whole.size(), MSG_NOSIGNAL);
 }
 
 void Child::signal(int number) const { ::kill(pid_, number); }

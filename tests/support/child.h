@@ -13,11 +13,12 @@
 namespace lockstep::testing {
 
 // A process that a test starts: what it prints, on request errors too, is read
-// line by line. It is killed and waited for when this ends.
+// line by line; on request it can be told lines, too. It is killed and waited
+// for when this ends.
 class Child {
  public:
   explicit Child(const std::vector<std::string>& arguments,
-                 bool with_errors = false);
+                 bool with_errors = false, bool with_input = false);
   ~Child();
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
@@ -30,6 +31,9 @@ class Child {
   // All lines to the end of the output.
   std::vector<std::string> read_all(Deadline deadline);
 
+  // What its standard input gets; nothing when it has ended.
+  void write_line(const std::string& line) const;
+
   void signal(int number) const;
   // Stops it, and returns when it stands.
   void stop() const;
@@ -39,6 +43,7 @@ class Child {
  private:
   pid_t pid_ = -1;
   Fd output_;
+  Fd input_;
   std::string buffered_;
   std::optional<int> status_;
 };

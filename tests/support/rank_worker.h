@@ -6,19 +6,21 @@
 #include <string>
 
 #include "lockstep/comm.h"
+#include "support/ending.h"
 
-// What the parts of shm_worker share; its usage is in shm_worker.cc.
+// What the parts of rank_worker share; its usage is in rank_worker.cc.
 namespace lockstep::testing {
 
-// Who this process is, and where it meets the others.
+// Who this process is, and where and how it meets the others.
 struct Seat {
   int rank = 0;
   int size = 1;
   std::shared_ptr<Store> store;
+  std::string backend = "shm";
 };
 
-// Makes this rank's end of a group on backend shm. Groups of other names do
-// not see each other's keys.
+// Makes this rank's end of a group. Groups of other names do not see each
+// other's keys.
 std::shared_ptr<ProcessGroup> join(
     const Seat& seat, const std::string& name,
     Deadline::Duration timeout = std::chrono::seconds(60));
@@ -26,11 +28,8 @@ std::shared_ptr<ProcessGroup> join(
 // Prints one line, at once.
 void say(const std::string& line);
 
-// Runs `body`; the Error it ends with becomes a line
-//   error PEER NANOSECONDS KIND: TEXT
-// with the time of the steady clock, which all processes of a host share. A
-// body that returns is "done". Of a call that was refused because the group had
-// failed before, the cause is told.
+// Runs `body` and says how it ended, as ending.h has it. Of a call that was
+// refused because the group had failed before, the cause is told.
 template <class Body>
 void tell_the_end(const Body& body);
 void tell(const Error& error);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank on backend shm, for tests that stop it, kill it and starve it:
+// A rank, for tests that stop it, kill it and starve it:
 //
-//   shm_worker PORT RANK SIZE HOW [ARGUMENT]
+//   rank_worker STORE RANK SIZE HOW [ARGUMENT [BACKEND]]
 //
 //   play SEED        random collectives for ever
 //   smoke            every kind of thing once
@@ -11,7 +11,8 @@
 //   tiny_shm BYTES   the same, with 64 MB in /dev/shm
 //   apart RANK       makes a group while RANK is in another pid namespace
 //
-// It meets the others in the store served at PORT, and prints how it ended:
+// It meets the others in the store served at STORE, which is HOST:PORT or a
+// port of this host, works on BACKEND, which is shm, and prints how it ended:
 // see tell_the_end(). Exit code 77: the system does not permit the setting.
 #include <sched.h>
 #include <sys/mount.h>
@@ -28,14 +29,15 @@
 
 #include <fmt/format.h>
 
-#include "support/shm_worker.h"
+#include "lockstep/net/address.h"
+#include "support/rank_worker.h"
 
 namespace lockstep::testing {
 
 std::shared_ptr<ProcessGroup> join(const Seat& seat, const std::string& name,
                                    Deadline::Duration timeout) {
   InitOptions options;
-  options.backend = "shm";
+  options.backend = seat.backend;
   options.store = std::make_shared<PrefixStore>(name, seat.store);
   options.rank = seat.rank;
   options.size = seat.size;
@@ -50,12 +52,7 @@ void say(const std::string& line) {
   if (::write(1, whole.data(), whole.size()) < 0) std::abort();
 }
 
-void tell(const Error& error) {
-  const auto now = Deadline::Clock::now().time_since_epoch();
-  say(fmt::format("error {} {} {}: {}", error.context().peer,
-                  std::chrono::nanoseconds(now).count(), to_text(error.kind()),
-                  error.what()));
-}
+void tell(const Error& error) { say(line_of(error)); }
 
 void tell_cause(const AbortedError& error) {
   try {
@@ -133,7 +130,8 @@ std::optional<int> enter_pid_namespace() {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 
-int run(Seat seat, uint16_t port, const std::string& how, size_t argument) {
+int run(Seat seat, const Address& store, const std::string& how,
+        size_t argument) {
   if (how == "apart" && seat.rank == static_cast<int>(argument)) {
     // The leak sanitizer, which looks at the end, starts a process of its own:
     // it is lost in the namespace.
@@ -143,7 +141,7 @@ int run(Seat seat, uint16_t port, const std::string& how, size_t argument) {
     return not_permitted("mount a small /dev/shm");
   }
   if (how == "allocate") forbid_large_files();
-  seat.store = std::make_shared<TcpStore>("127.0.0.1", port, "");
+  seat.store = std::make_shared<TcpStore>(store.host, store.port, "");
   std::shared_ptr<ProcessGroup> group;
   tell_the_end([&] {
     if (how == "stop") {
@@ -174,13 +172,17 @@ int run(Seat seat, uint16_t port, const std::string& how, size_t argument) {
 int main(int argc, char** argv) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (argc < 5) {
-    lockstep::testing::say("usage: see the head of shm_worker.cc");
+    lockstep::testing::say("usage: see the head of rank_worker.cc");
     return 2;
   }
+  const std::string store = argv[1];
   lockstep::testing::Seat seat;
   seat.rank = std::atoi(argv[2]);
   seat.size = std::atoi(argv[3]);
+  if (argc > 6) seat.backend = argv[6];
   return lockstep::testing::run(
-      seat, static_cast<uint16_t>(std::atoi(argv[1])), argv[4],
-      argc > 5 ? std::strtoull(argv[5], nullptr, 10) : 0);
+      seat,
+      lockstep::Address::parse(
+          store.find(':') == std::string::npos ? "127.0.0.1:" + store : store),
+      argv[4], argc > 5 ? std::strtoull(argv[5], nullptr, 10) : 0);
 }

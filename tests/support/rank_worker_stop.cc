@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank of shm_worker does when another one is stopped in the middle of
+// What a rank of rank_worker does when another one is stopped in the middle of
 // a sum: it is told so, goes on with the others, and later, when the stopped
 // one goes on as well, finds all its values as they were.
 #include <numeric>
@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "support/pattern.h"
-#include "support/shm_worker.h"
+#include "support/rank_worker.h"
 
 namespace lockstep::testing {
 namespace {
@@ -75,8 +75,9 @@ void sum_and_move_on(const Seat& seat, uint32_t seed) {
   const Words ordinary_then = ordinary;
   if (seed % 2 == 0) group.reset();  // both must do: keep it, or let it go
 
-  const Seat mine{seat.rank - (seat.rank > stopped ? 1 : 0), seat.size - 1,
-                  seat.store};
+  Seat mine = seat;
+  mine.rank -= seat.rank > stopped ? 1 : 0;
+  mine.size -= 1;
   const auto rest = join(mine, "rest");
   const RegisteredMemory kept = rest->allocate(kCount * sizeof(int32_t));
   const RegisteredMemory moving = rest->allocate(kCount * sizeof(int32_t));

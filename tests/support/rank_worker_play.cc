@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank of shm_worker computes: at random, or everything once.
+// What a rank of rank_worker computes: at random, or everything once.
 #include <array>
 #include <random>
 #include <vector>
@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "support/collective_case.h"
-#include "support/shm_worker.h"
+#include "support/rank_worker.h"
 
 namespace lockstep::testing {
 namespace {
