@@ -10,6 +10,7 @@
 //   narrow BYTES     the same; rank 1 has address space for the group only
 //   tiny_shm BYTES   the same, with 64 MB in /dev/shm
 //   apart RANK       makes a group while RANK is in another pid namespace
+//   fault PART       its part in a cell of the fault matrix
 //
 // It meets the others in the store served at STORE, which is HOST:PORT or a
 // port of this host, works on BACKEND, which is shm, and prints how it ended:
@@ -131,7 +132,8 @@ std::optional<int> enter_pid_namespace() {
 }
 
 int run(Seat seat, const Address& store, const std::string& how,
-        size_t argument) {
+        const std::string& word) {
+  const size_t argument = std::strtoull(word.c_str(), nullptr, 10);
   if (how == "apart" && seat.rank == static_cast<int>(argument)) {
     // The leak sanitizer, which looks at the end, starts a process of its own:
     // it is lost in the namespace.
@@ -142,6 +144,10 @@ int run(Seat seat, const Address& store, const std::string& how,
   }
   if (how == "allocate") forbid_large_files();
   seat.store = std::make_shared<TcpStore>(store.host, store.port, "");
+  if (how == "fault") {
+    play_fault(seat, word);
+    return 0;
+  }
   std::shared_ptr<ProcessGroup> group;
   tell_the_end([&] {
     if (how == "stop") {
@@ -184,5 +190,5 @@ int main(int argc, char** argv) {
       seat,
       lockstep::Address::parse(
           store.find(':') == std::string::npos ? "127.0.0.1:" + store : store),
-      argv[4], argc > 5 ? std::strtoull(argv[5], nullptr, 10) : 0);
+      argv[4], argc > 5 ? argv[5] : "0");
 }

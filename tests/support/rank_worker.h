@@ -58,4 +58,7 @@ void smoke(ProcessGroup& group);
 // shm_stop_test.cc.
 void sum_and_move_on(const Seat& seat, uint32_t seed);
 
+// A part in a cell of the fault matrix, as fault/matrix/script.h encodes it.
+void play_fault(const Seat& seat, const std::string& part);
+
 }  // namespace lockstep::testing
