@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 
 #include "fault/matrix/cast.h"
+#include "fault/matrix/surroundings.h"
 #include "support/support.h"
 
 namespace lockstep::faults {
@@ -106,14 +107,11 @@ class Director {
     ASSERT_NO_FATAL_FAILURE(check_others());
     check_itself();
     check_the_group();
-    leave();
+    if (!::testing::Test::HasFailure()) leave();
   }
 
  private:
   bool is(Fault fault) const { return fault_ == fault; }
-  bool is_store_fault() const {
-    return is(Fault::kStoreKilled) || is(Fault::kStoreUnreachable);
-  }
   // It goes without leaving a process behind.
   bool is_dying() const { return is(Fault::kKill) || is(Fault::kExitEarly); }
   bool is_gone() const { return cell_.itself == Gets::kIsGone; }
@@ -130,15 +128,19 @@ class Director {
       cast_ = make_thread_cast(part_);
       return;
     }
+    surroundings_ = std::make_unique<Surroundings>(fault_, kRanks);
     testing::RankJobPlan plan;
     plan.backend = backend_of(medium_);
-    if (is_store_fault()) {
-      store_ = std::make_unique<testing::Child>(
-          std::vector<std::string>{LOCKSTEP_STORE_WORKER, "serve", ""});
-      const auto port = store_->read_line(Deadline::in(kLong));
-      plan.store = "127.0.0.1:" + port.value_or("0");
-    }
+    surroundings_->enter_into(plan);
     cast_ = make_process_cast(part_, plan);
+  }
+
+  std::vector<pid_t> processes() {
+    std::vector<pid_t> all;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      all.push_back(cast_->process(rank)->pid());
+    }
+    return all;
   }
 
   void cue_all(const std::string& line) {
@@ -182,12 +184,13 @@ class Director {
         draw_a_moment();
         culprit().signal(SIGCONT);
         break;
+      case Fault::kLinkCut:
+      case Fault::kLinkSlowed:
       case Fault::kStoreKilled:
-        store_->signal(SIGKILL);
-        store_->wait();
-        break;
       case Fault::kStoreUnreachable:
-        store_->stop();
+      case Fault::kPortStolen:
+      case Fault::kGarbage:
+        surroundings_->strike(part_.culprit, processes());
         break;
       default:
         cast_->cue(part_.culprit, "now");
@@ -304,6 +307,7 @@ class Director {
   void check_the_group() {
     if (moment_ == Moment::kMaking && !cell_.group_goes_on) return;
     SCOPED_TRACE("afterwards");
+    if (surroundings_) surroundings_->mend(part_.culprit);
     cue_all("again");
     Gets expected = Gets::kNothing;
     if (!cell_.group_goes_on) {
@@ -314,6 +318,21 @@ class Director {
       if (rank == part_.culprit && is_gone()) continue;
       SCOPED_TRACE(fmt::format("rank {}", rank));
       expect_kind(cast_->ending(rank), expected);
+    }
+    if (is(Fault::kStoreKilled)) check_new_groups();
+  }
+
+  // The group goes on, but there is nobody who could help to make another.
+  void check_new_groups() {
+    cue_all("duplicate");
+    for (int rank = 0; rank < kRanks; ++rank) {
+      const Ending ending = cast_->ending(rank);
+      expect_kind(ending, Gets::kPeerError);
+      EXPECT_THAT(ending.text, ::testing::HasSubstr("store"));
+    }
+    cue_all("again");
+    for (int rank = 0; rank < kRanks; ++rank) {
+      expect_kind(cast_->ending(rank), Gets::kNothing);
     }
   }
 
@@ -339,7 +358,7 @@ class Director {
   const Cell cell_;
   std::mt19937 random_;
   Part part_;
-  std::unique_ptr<testing::Child> store_;
+  std::unique_ptr<Surroundings> surroundings_;
   std::unique_ptr<Cast> cast_;
   Clock::time_point since_;
 };
@@ -347,6 +366,7 @@ class Director {
 }  // namespace
 
 void expect_cell(const Row& row, Moment moment, Medium medium) {
+  if (Surroundings::needs_lab(row.fault)) LOCKSTEP_NEED_NET_LAB();
   Director(row, moment, medium).direct();
   EXPECT_THAT(testing::processes_with(testing::RankJob::mark()),
               ::testing::IsEmpty());

@@ -25,8 +25,9 @@ of it by their next call. *At once* is within a second; *deadline* is when the
 timeout of the call is over (`CallOptions::timeout`, else that of the group),
 and a second later at the most. Whoever is *named* stands in the message, and a
 rank that is gone or late in `context().peer` as well. A group that *has ended*
-answers every later call with an `AbortedError` that carries the cause; to go
-on, make another. [errors.md](errors.md) has the messages.
+refuses every later call, with an `AbortedError` that carries the cause or with
+the same error again; to go on, make another. [errors.md](errors.md) has the
+messages.
 )";
 
 // A paragraph, in lines that are not too long.

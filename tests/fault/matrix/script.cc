@@ -72,6 +72,12 @@ class Player {
       stage_.await("again");
       report([&] { add_up(kLong); });
     }
+    if (is(Fault::kStoreKilled)) {
+      stage_.await("duplicate");
+      report([&] { group_->duplicate("more"); });
+      stage_.await("again");
+      report([&] { add_up(kLong); });
+    }
     stage_.await("leave");
   }
 
@@ -144,11 +150,14 @@ class Player {
       stage_.say("left");
     } else {
       stage_.await("join");
+      bool made = false;
       report([&] {
         group_ = join(part_.patience);
+        if (is_own(Fault::kKill)) stage_.await("leave");  // which never comes
         add_up(kLong);
+        made = true;
       });
-      if (group_) {
+      if (made) {
         stage_.await("again");
         report([&] { add_up(kLong); });
       }

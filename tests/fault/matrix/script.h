@@ -45,6 +45,8 @@ using Join =
 //     the culprit, on "now", makes its mistake and says "aborted" or "left"
 //   says how that ended, as support/ending.h has it
 //   on "again" computes a sum with all others, and says how that ended
+//   when the store is gone, tries on "duplicate" to make another group, and
+//     computes again
 //   on "leave" leaves
 //
 // A rank that is idle makes its call on "call"; those that go round in sums or

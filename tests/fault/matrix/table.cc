@@ -233,9 +233,11 @@ std::vector<Row> rows() {
        "StoreKilled",
        "The store is killed",
        "The process that serves the store is killed.",
-       "Groups that are made go on. New ones need a store: restart the job.",
+       "Save what you need, and restart the job.",
        {kStoreGone, kFine, kFine, kFine},
-       not_on_local(kNoStore)},
+       not_on_local(kNoStore),
+       "A group that is made needs no store. Making another from it, by "
+       "`duplicate` or `split`, is a `PeerError` that names the store."},
 
       {Fault::kStoreUnreachable,
        "StoreUnreachable",
