@@ -13,8 +13,9 @@
 //   fault PART       its part in a cell of the fault matrix
 //
 // It meets the others in the store served at STORE, which is HOST:PORT or a
-// port of this host, works on BACKEND, which is shm, and prints how it ended:
-// see tell_the_end(). Exit code 77: the system does not permit the setting.
+// port of this host, by the secret LOCKSTEP_SECRET, works on BACKEND, which is
+// shm, and prints how it ended: see tell_the_end(). Exit code 77: the system
+// does not permit the setting.
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -30,6 +31,7 @@
 
 #include <fmt/format.h>
 
+#include "lockstep/base/env.h"
 #include "lockstep/net/address.h"
 #include "support/rank_worker.h"
 
@@ -143,7 +145,8 @@ int run(Seat seat, const Address& store, const std::string& how,
     return not_permitted("mount a small /dev/shm");
   }
   if (how == "allocate") forbid_large_files();
-  seat.store = std::make_shared<TcpStore>(store.host, store.port, "");
+  seat.store = std::make_shared<TcpStore>(
+      store.host, store.port, env::text("LOCKSTEP_SECRET").value_or(""));
   if (how == "fault") {
     play_fault(seat, word);
     return 0;

@@ -59,6 +59,6 @@ void smoke(ProcessGroup& group);
 void sum_and_move_on(const Seat& seat, uint32_t seed);
 
 // A part in a cell of the fault matrix, as fault/matrix/script.h encodes it.
-void play_fault(const Seat& seat, const std::string& part);
+void play_fault(const Seat& seat, const std::string& encoded);
 
 }  // namespace lockstep::testing

@@ -5,7 +5,10 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <memory>
 #include <string>
+#include <thread>
+#include <utility>
 
 #include "fault/matrix/script.h"
 #include "support/rank_worker.h"

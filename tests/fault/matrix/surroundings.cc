@@ -7,9 +7,9 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <set>
 #include <sstream>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -22,6 +22,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kLong = 60s;
+constexpr const char* kSecret = "known to the ranks of the matrix";
 
 // The numbers of the sockets a process has open.
 std::set<std::string> sockets_of(pid_t process) {
@@ -67,6 +68,10 @@ std::vector<SocketAddress> doors_of(pid_t process) {
 
 }  // namespace
 
+bool Surroundings::is_visited(Fault fault) {
+  return fault == Fault::kPortStolen || fault == Fault::kGarbage;
+}
+
 bool Surroundings::needs_lab(Fault fault) {
   return fault == Fault::kLinkCut || fault == Fault::kLinkSlowed;
 }
@@ -81,7 +86,7 @@ Surroundings::Surroundings(Fault fault, int ranks) : fault_(fault) {
     lab_ =
         std::make_unique<testing::NetLab>(ranks + 1);  // and one for the store
     host = lab_->address(ranks);
-    command.push_back(host);
+    command = {LOCKSTEP_STORE_WORKER, "serve", kSecret, host};
     command = lab_->on(ranks, command);
   }
   store_ = std::make_unique<testing::Child>(command);
@@ -93,9 +98,9 @@ void Surroundings::enter_into(testing::RankJobPlan& plan) const {
   plan.store = store_address_;
   if (!lab_) return;
   plan.place = [this](int rank, std::vector<std::string> command) {
-    const std::string interface =
-        "LOCKSTEP_SOCKET_IFNAME=" + lab_->interface(rank);
-    command.insert(command.begin(), {"/usr/bin/env", interface});
+    command.insert(command.begin(),
+                   {"/usr/bin/env", std::string("LOCKSTEP_SECRET=") + kSecret,
+                    "LOCKSTEP_SOCKET_IFNAME=" + lab_->interface(rank)});
     return lab_->on(rank, command);
   };
 }
@@ -117,7 +122,12 @@ void Surroundings::strike(int rank, const std::vector<pid_t>& processes) {
       break;
     case Fault::kPortStolen:
     case Fault::kGarbage:
-      send_strangers(processes);
+      sender_ = Thread("strangers", [this, processes] {
+        while (!done_) {
+          for (const pid_t process : processes) visit(process);
+          std::this_thread::sleep_for(1ms);
+        }
+      });
       break;
     default:
       break;
@@ -126,23 +136,27 @@ void Surroundings::strike(int rank, const std::vector<pid_t>& processes) {
 
 void Surroundings::mend(int rank) {
   if (fault_ == Fault::kLinkCut) lab_->mend(rank);
+  done_ = true;
+  sender_.join();
+  LOCKSTEP_CHECK(!is_visited(fault_) || !strangers_.empty(), UsageError,
+                 "no rank was seen to listen on any port");
 }
 
-// To every port on which any of them listens; there must be one.
-void Surroundings::send_strangers(const std::vector<pid_t>& processes) {
-  const std::string garbage(1000, '\xee');
-  const bool found = testing::eventually([&] {
-    for (const pid_t process : processes) {
-      for (const SocketAddress& door : doors_of(process)) {
-        strangers_.push_back(Socket::connect({door}, Deadline::in(kLong)));
-        if (fault_ == Fault::kGarbage) {
-          strangers_.back().send_all(garbage, Deadline::in(kLong));
-        }
-      }
+Surroundings::~Surroundings() { done_ = true; }
+
+void Surroundings::visit(pid_t process) {
+  static const std::string garbage(1000, '\xee');
+  for (const SocketAddress& door : doors_of(process)) {
+    if (strangers_.count(to_text(door)) != 0) continue;
+    try {
+      Socket socket = Socket::connect({door}, Deadline::in(kLong));
+      if (fault_ == Fault::kGarbage)
+        socket.send_all(garbage, Deadline::in(kLong));
+      strangers_.emplace(to_text(door), std::move(socket));
+    } catch (const Error&) {
+      // The door was closed meanwhile.
     }
-    return !strangers_.empty();
-  });
-  LOCKSTEP_CHECK(found, UsageError, "no rank listens on any port");
+  }
 }
 
 }  // namespace lockstep::faults

@@ -62,6 +62,9 @@ const Cell kStoreGone = ended(Gets::kPeerError, Gets::kPeerError,
 const Cell kStoreSilent = ended(Gets::kTimeoutError, Gets::kTimeoutError,
                                 Named::kTheStore, Within::kTheDeadline);
 
+const Cell kMaybe = ended(Gets::kNothingOrPeerError, Gets::kNothingOrPeerError,
+                          Named::kNobody, Within::kAtOnce);
+
 const Cell kNoGroup = none("there is no group yet");
 const Cell kNoCall = none("it takes a call to be wrong");
 const Cell kOneProcess =
@@ -69,6 +72,7 @@ const Cell kOneProcess =
 const Cell kOneMaker =
     none("one call makes the groups of all ranks; there is nobody to wait for");
 const Cell kNoLink = none("ranks are on one host, and no link is between them");
+const Cell kDoorsClosed = none("a rank listens only while a group is made");
 const Cell kNoPort = none("no rank listens on a port");
 const Cell kNoStore = none("ranks find each other without a store");
 
@@ -76,6 +80,10 @@ const Cell kNoStore = none("ranks find each other without a store");
 Cells mistake(const Cell& in_point_to_point) {
   return {kNoGroup, kNoCall, kDiffers, in_point_to_point};
 }
+
+const char* const kStrangers =
+    "Our own ports turn strangers away. Gloo's give the place of a rank to "
+    "whoever comes first; then no rank gets the group, and all are told.";
 
 std::vector<Deviation> not_on_local(const Cell& why) {
   return {{Medium::kLocal, std::nullopt, why}};
@@ -254,18 +262,21 @@ std::vector<Row> rows() {
        "A stranger on a port, silent",
        "Something else connects to a port on which a rank listens, and says "
        "nothing.",
-       "Nothing.",
-       {kFine, kFine, kFine, kFine},
-       only_on_gloo(kNoPort)},
+       "If the group was not made, make it again; find out who it was.",
+       {kMaybe, kDoorsClosed, kDoorsClosed, kDoorsClosed},
+       only_on_gloo(kNoPort),
+       kStrangers},
 
       {Fault::kGarbage,
        "Garbage",
        "A stranger on a port, talking",
        "Something else connects to a port on which a rank listens, and sends "
        "garbage: a port scanner, a monitor.",
-       "Nothing; keep such things out of the job's network all the same.",
-       {kFine, kFine, kFine, kFine},
-       only_on_gloo(kNoPort)},
+       "If the group was not made, make it again; keep such things out of the "
+       "job's network.",
+       {kMaybe, kDoorsClosed, kDoorsClosed, kDoorsClosed},
+       only_on_gloo(kNoPort),
+       kStrangers},
   };
 }
 
@@ -371,6 +382,8 @@ std::string words_for(Gets gets) {
   switch (gets) {
     case Gets::kNothing:
       return "goes on";
+    case Gets::kNothingOrPeerError:
+      return "goes on, or `PeerError`";
     case Gets::kPeerError:
       return "`PeerError`";
     case Gets::kTimeoutError:
