@@ -48,13 +48,35 @@ class ProcessStage : public faults::Stage {
   std::string heard_;
 };
 
+// Everything takes its time through this one, so that the others wait for its
+// rank at each step of making a group.
+class SlowStore : public Store {
+ public:
+  explicit SlowStore(std::shared_ptr<Store> store) : store_(std::move(store)) {}
+
+ private:
+  StoreReply execute(StoreRequest request, Deadline deadline) override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    return store_->call(std::move(request), deadline);
+  }
+
+  const std::shared_ptr<Store> store_;
+};
+
 }  // namespace
 
-void play_fault(const Seat& seat, const std::string& part) {
+void play_fault(const Seat& seat, const std::string& encoded) {
+  const auto part = faults::Part::decode(encoded);
   ProcessStage stage;
-  faults::play(
-      faults::Part::decode(part), seat.rank, stage,
-      [&](Deadline::Duration timeout) { return join(seat, "world", timeout); });
+  Seat mine = seat;
+  const bool visited = part.fault == faults::Fault::kPortStolen ||
+                       part.fault == faults::Fault::kGarbage;
+  if (visited && seat.rank == part.culprit) {
+    mine.store = std::make_shared<SlowStore>(seat.store);
+  }
+  faults::play(part, seat.rank, stage, [&](Deadline::Duration timeout) {
+    return join(mine, "world", timeout);
+  });
 }
 
 }  // namespace lockstep::testing

@@ -62,7 +62,7 @@ const Cell kStoreGone = ended(Gets::kPeerError, Gets::kPeerError,
 const Cell kStoreSilent = ended(Gets::kTimeoutError, Gets::kTimeoutError,
                                 Named::kTheStore, Within::kTheDeadline);
 
-const Cell kMaybe = ended(Gets::kNothingOrPeerError, Gets::kNothingOrPeerError,
+const Cell kMaybe = ended(Gets::kNothingOrError, Gets::kNothingOrError,
                           Named::kNobody, Within::kAtOnce);
 
 const Cell kNoGroup = none("there is no group yet");
@@ -255,7 +255,9 @@ std::vector<Row> rows() {
        "See whether the host of the store answers, and a firewall lets its "
        "port pass.",
        {kStoreSilent, kFine, kFine, kFine},
-       not_on_local(kNoStore)},
+       not_on_local(kNoStore),
+       "At the deadline the store gets another chance to answer, so this error "
+       "may take a second longer than others do."},
 
       {Fault::kPortStolen,
        "PortStolen",
@@ -382,8 +384,8 @@ std::string words_for(Gets gets) {
   switch (gets) {
     case Gets::kNothing:
       return "goes on";
-    case Gets::kNothingOrPeerError:
-      return "goes on, or `PeerError`";
+    case Gets::kNothingOrError:
+      return "goes on, or `PeerError` or `AbortedError`";
     case Gets::kPeerError:
       return "`PeerError`";
     case Gets::kTimeoutError:

@@ -38,8 +38,8 @@ enum class Medium { kLocal, kShm, kGloo };
 
 // What a rank gets from the call it is in, or from its next.
 enum class Gets {
-  kNothing,             // its calls succeed, with the right values
-  kNothingOrPeerError,  // the same on all ranks
+  kNothing,         // its calls succeed, with the right values
+  kNothingOrError,  // one or the other on all ranks: Peer- or AbortedError
   kPeerError,
   kTimeoutError,
   kPeerOrTimeoutError,
