@@ -20,7 +20,8 @@ namespace lockstep::detail {
 //   meet(store, ..., [&] { refusal.look(); });
 class Refusal {
  public:
-  // `key` belongs to this meeting alone.
+  // `key` belongs to this meeting alone. The time to make the group in, which
+  // is also that of a store that does not answer, begins now.
   Refusal(const GroupPlace& place, std::string key);
 
   // Tells the others, if it is the first. look() throws `error` from now on.
@@ -32,6 +33,7 @@ class Refusal {
  private:
   const GroupPlace& place_;
   const std::string key_;
+  const Deadline deadline_;
   std::exception_ptr own_;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/comm/process_group.h"
 
+#include <algorithm>
 #include <thread>
 #include <utility>
 
@@ -42,6 +43,8 @@ std::shared_ptr<ProcessGroup> ProcessGroup::make(const BackendFactory& factory,
   place.bell = std::make_shared<Bell>();
   if (store) {
     place.store = std::make_shared<PrefixStore>(options.name + "/", store);
+    // So long may a store take that does not answer at all.
+    place.store->set_timeout(std::min(store->timeout(), options.timeout));
   }
   auto impl =
       std::make_unique<Impl>(factory, std::move(place), std::move(options));

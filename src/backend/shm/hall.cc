@@ -27,6 +27,8 @@ ByteVector offer_in(Store& store, Deadline deadline,
   try {
     return get_looking(store, kOfferKey, deadline, look);
   } catch (const TimeoutError&) {
+    // Or is it the store that does not answer? Then that is what to say.
+    store.call({StoreOp::kCheck, {kOfferKey}, {}, 0}, deadline);
     LOCKSTEP_CHECK(!deadline.passed(), TimeoutError,
                    "rank 0 has not made the group after {}; is it running, and "
                    "does it use the same store?",
