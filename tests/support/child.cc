@@ -40,6 +40,7 @@ Child::Child(const std::vector<std::string>& arguments, bool with_errors,
     ::posix_spawn_file_actions_adddup2(&actions, write_end.get(), 2);
   }
   std::vector<char*> argv;
+  argv.reserve(arguments.size() + 1);
   for (const auto& argument : arguments) {
     argv.push_back(const_cast<char*>(argument.c_str()));
   }

@@ -141,6 +141,7 @@ class Director {
 
   std::vector<pid_t> processes() {
     std::vector<pid_t> all;
+    all.reserve(kRanks);
     for (int rank = 0; rank < kRanks; ++rank) {
       all.push_back(cast_->process(rank)->pid());
     }

@@ -67,6 +67,7 @@ std::string symptoms() {
   const auto line = [&](const char* seen, const char* look,
                         const std::vector<Fault>& faults) {
     std::vector<std::string> links;
+    links.reserve(faults.size());
     for (const Fault fault : faults) links.push_back(link_to(fault));
     text +=
         fmt::format("| {} | {} | {} |\n", seen, look, fmt::join(links, "; "));

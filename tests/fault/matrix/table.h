@@ -90,7 +90,7 @@ struct Row {
   std::string remedy;  // what to do
   Cells cells;
   std::vector<Deviation> deviations = {};
-  std::string note = "";
+  std::string note = {};
 };
 
 const std::vector<Row>& table();
