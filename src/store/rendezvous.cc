@@ -83,6 +83,10 @@ std::string progress(Store& store, int size) {
   // The deadline may have passed: this is for its message, and short.
   const TimedStore moment(store, Deadline::in(std::chrono::seconds(1)));
   const auto missing = missing_ranks(moment, size);
+  if (missing.empty()) {
+    return fmt::format("all {} ranks came, and one ended before all had met",
+                       size);
+  }
   return fmt::format("{} of {} ranks joined, missing: {}",
                      size - static_cast<int>(missing.size()), size,
                      list_of(missing));

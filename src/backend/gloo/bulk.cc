@@ -184,6 +184,7 @@ std::chrono::milliseconds Bulk::milliseconds_of(Deadline deadline) {
 // Gloo tells of an address, or that time is over. The others may know more; and
 // who does not even answer is the one.
 void Bulk::explain(Patience& patience, const std::string& what) {
+  wire_.read_now();  // it may be waiting there why
   board_.check();
   const bool is_late = patience.deadline().passed();
   if (!is_late) board_.check_soon(Deadline::in(kHearsay));

@@ -72,7 +72,9 @@ std::vector<ByteVector> Exchange::take_parts(Patience& patience) {
   try {
     return board_.take_parts(patience);
   } catch (const TimeoutError&) {
-    if (board_.has_failed()) throw;  // another rank has told its name
+    // Another rank may have named somebody while this one was stopped.
+    wire_.read_now();
+    board_.check();
     const auto silent = bulk_.silent_ranks();
     if (silent.empty()) throw;
     throw late_ranks(patience.timeout(), silent);

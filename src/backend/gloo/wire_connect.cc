@@ -112,8 +112,7 @@ class Connector {
   // Lower ranks are visited. Nobody waits for an answer before all visits have
   // been made, so nobody waits in a circle.
   void knock(int peer) {
-    const Door door = Door::decode(
-        get_looking(*place_.store, door_key(peer), deadline_, look_));
+    const Door door = door_of(peer);
     LOCKSTEP_CHECK(door.terms == own_.terms, MismatchError,
                    "rank {} uses {}, but rank {} uses {}", peer, door.terms,
                    place_.rank, own_.terms);
@@ -128,6 +127,19 @@ class Connector {
       connection(peer).send_all(hello(door.cookie, place_.rank), deadline_);
     } catch (const Error& error) {
       throw_unreachable(peer, door.address, error);
+    }
+  }
+
+  Door door_of(int peer) {
+    try {
+      return Door::decode(
+          get_looking(*place_.store, door_key(peer), deadline_, look_));
+    } catch (const TimeoutError&) {
+      LOCKSTEP_CHECK(!deadline_.passed(), TimeoutError,
+                     "rank {} came, and has not said where it listens; is it "
+                     "still running?",
+                     peer);
+      throw;
     }
   }
 
