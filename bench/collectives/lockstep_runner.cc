@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "binding.h"
 #include "collectives/runner.h"
 #include "lockstep/backend/init.h"
 
@@ -19,10 +18,8 @@ class LockstepRunner : public Runner {
   }
 
   std::string settings() const override {
-    return fmt::format("backend {}{}", group_->backend_name(),
-                       has_threads(group_->backend_name())
-                           ? ", its threads bound to another core than the rank"
-                           : "");
+    return fmt::format("backend {}, its threads where it puts them itself",
+                       group_->backend_name());
   }
 
   std::shared_ptr<float> allocate(size_t count, bool registered) override {
@@ -64,14 +61,7 @@ class LockstepRunner : public Runner {
     options.store = place.store;
     options.rank = place.rank;
     options.size = place.size;
-    if (!has_threads(place.variant)) return init(options);
-    const Binding there(place.spare_cpu);
     return init(options);
-  }
-
-  // Those of Gloo's device take part in every operation, see gloo_runner.cc.
-  static bool has_threads(const std::string& backend) {
-    return backend == "gloo";
   }
 
   size_t rank() const { return static_cast<size_t>(group_->rank()); }
