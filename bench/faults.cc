@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "command.h"
-#include "faults_shm.h"
+#include "faults_kill.h"
 #include "lockstep/base/error.h"
 #include "support.h"
 
@@ -71,7 +71,8 @@ void measure_jobs(bench::Report& report) {
 }
 
 void measure(bench::Report& report) {
-  bench::measure_shm_kills(report);
+  bench::measure_kills(report, "shm", 0.1);
+  bench::measure_kills(report, "gloo", 1);
   measure_jobs(report);
 }
 
