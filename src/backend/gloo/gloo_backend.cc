@@ -146,6 +146,7 @@ class Hub {
  private:
   static std::shared_ptr<gloo::transport::Device> make_device(
       const GlooDevice& device) {
+    gloo_device_of_host(device.address);  // says more, and Gloo leaks then
     try {
       return gloo::transport::tcp::CreateDevice(device.address.c_str());
     } catch (const std::exception& error) {
