@@ -75,4 +75,12 @@ class Quickly {
   const Deadline::Clock::time_point start_ = Deadline::Clock::now();
 };
 
+// A group of its own for what ends it, made on all ranks when this returns:
+// whoever breaks it at once would otherwise fail those still making it.
+inline std::shared_ptr<ProcessGroup> short_group(ProcessGroup& world) {
+  auto group = world.duplicate("short");
+  world.barrier()->wait();
+  return group;
+}
+
 }  // namespace lockstep

@@ -20,7 +20,7 @@ using testing::Tally;
 
 TEST_P(BackendContract, ATimeoutOfACallIsHonoured) {
   run_ranks(2, [](ProcessGroup& world) {
-    auto group = world.duplicate("short");
+    auto group = short_group(world);
     if (world.rank() == 0) {
       const auto start = Deadline::Clock::now();
       const auto text = message_of<TimeoutError>(
@@ -161,7 +161,7 @@ TEST_P(BackendContract, AnAbortElsewhereIsFoundAtTheNextCall) {
   run_ranks(3, [](ProcessGroup& world) {
     const Quickly quickly;
     for (int call = 0; call < 4; ++call) {
-      auto group = world.duplicate("short");
+      auto group = short_group(world);
       if (world.rank() == 0) group->abort("no more");
       world.barrier()->wait();
       std::vector<float> x(1);
@@ -189,7 +189,7 @@ TEST_P(BackendContract, AnAbortElsewhereIsFoundAtTheNextCall) {
 // Even what had been delivered: after an abort nothing succeeds any more.
 TEST_P(BackendContract, AMessageIsNotReceivedAfterAnAbort) {
   run_ranks(2, [](ProcessGroup& world) {
-    auto group = world.duplicate("short");
+    auto group = short_group(world);
     std::vector<float> x(1);
     if (world.rank() == 0) {
       group->send(buffer_of(x), 1)->wait();
@@ -236,7 +236,7 @@ TEST_P(BackendContract, ARankThatLeavesIsNamedAtOnce) {
 TEST_P(BackendContract, ARankThatLeftIsNamedByTheNextCall) {
   run_ranks(3, [](ProcessGroup& world) {
     const Quickly quickly;
-    auto group = world.duplicate("short");
+    auto group = short_group(world);
     group->barrier()->wait();
     if (world.rank() == 0) group.reset();
     world.barrier()->wait();
@@ -257,7 +257,7 @@ TEST_P(BackendContract, ARankThatLeftIsNamedByTheNextCall) {
 TEST_P(BackendContract, LeavingAfterTheLastCallDisturbsNobody) {
   run_ranks(4, [](ProcessGroup& world) {
     for (int round = 0; round < 30; ++round) {
-      auto group = world.duplicate("short");
+      auto group = short_group(world);
       std::vector<int32_t> x(round % 2 == 0 ? 1 : 30'000, 1);
       group->all_reduce(buffer_of(x))->wait();
       group.reset();
@@ -270,7 +270,7 @@ TEST_P(BackendContract, DestroyingAFailedGroupDoesNotWait) {
   RankTeam team(GetParam(), 2);
   team.run([&](ProcessGroup& world) {
     const Quickly quickly;
-    auto group = world.duplicate("short");
+    auto group = short_group(world);
     if (world.rank() == 0) {
       std::vector<float> x(100'000);
       std::vector<std::shared_ptr<Work>> works;
@@ -286,7 +286,7 @@ TEST_P(BackendContract, DestroyingAFailedGroupDoesNotWait) {
 
 TEST_P(BackendContract, AContinuationGetsTheErrorOfItsWork) {
   run_ranks(2, [](ProcessGroup& world) {
-    auto group = world.duplicate("short");
+    auto group = short_group(world);
     auto work = group->barrier(with_timeout(5s));
     if (world.rank() == 0) group->abort("no more");
     bool ran = false;

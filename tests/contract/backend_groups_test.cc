@@ -207,7 +207,7 @@ TEST_P(BackendContract, CollectivesWorkInAllocatedMemory) {
 
 TEST_P(BackendContract, AllocatedMemoryOutlivesItsGroup) {
   run_ranks(2, [](ProcessGroup& world) {
-    auto group = world.duplicate("short");
+    auto group = short_group(world);
     auto memory = group->allocate(4096);
     auto copy = memory;
     group.reset();

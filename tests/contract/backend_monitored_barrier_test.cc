@@ -71,7 +71,7 @@ TEST_P(BackendContract, AMonitoredBarrierNamesAllMissingRanksIfAsked) {
 
 TEST_P(BackendContract, AMonitoredBarrierWithoutRankZeroTellsTheOthers) {
   run_ranks(3, [](ProcessGroup& world) {
-    auto group = world.duplicate("short");
+    auto group = short_group(world);
     if (world.rank() != 0) {
       const auto text =
           message_of<TimeoutError>([&] { group->monitored_barrier(50ms); });
@@ -120,8 +120,7 @@ TEST_P(BackendContract, AMonitoredBarrierWaitsForWhatWasLaunchedBefore) {
 TEST_P(BackendContract, AnAbortEndsAMonitoredBarrierWithItsReason) {
   run_ranks(3, [](ProcessGroup& world) {
     const Quickly quickly;
-    auto group = world.duplicate("short");
-    world.barrier()->wait();
+    auto group = short_group(world);
     if (world.rank() == 2) {
       group->abort("the disk is full");
     } else {
@@ -136,7 +135,7 @@ TEST_P(BackendContract, AnAbortEndsAMonitoredBarrierWithItsReason) {
 TEST_P(BackendContract, ARankThatLeftIsNamedByAMonitoredBarrierAtOnce) {
   run_ranks(3, [](ProcessGroup& world) {
     const Quickly quickly;
-    auto group = world.duplicate("short");
+    auto group = short_group(world);
     if (world.rank() == 2) {
       group.reset();
     } else if (world.rank() == 0) {

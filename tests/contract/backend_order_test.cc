@@ -236,7 +236,7 @@ TEST_P(BackendContract, TwoThreadsLaunchingAtOnceIsAUsageError) {
 TEST_P(BackendContract, DestroyingAHealthyGroupCompletesWhatWasLaunched) {
   RankTeam team(GetParam(), 3);
   team.run([&](ProcessGroup& world) {
-    auto group = world.duplicate("short");
+    auto group = short_group(world);
     std::vector<std::vector<int32_t>> values(20);
     std::vector<std::shared_ptr<Work>> works;
     for (auto& one : values) {
@@ -251,7 +251,7 @@ TEST_P(BackendContract, DestroyingAHealthyGroupCompletesWhatWasLaunched) {
 
 TEST_P(BackendContract, AGroupMayBeDestroyedByAContinuationOfItsOwn) {
   run_ranks(2, [](ProcessGroup& world) {
-    auto group = world.duplicate("short");
+    auto group = short_group(world);
     const std::weak_ptr<ProcessGroup> watch = group;
     std::vector<float> x(100'000);
     auto work = group->all_reduce(buffer_of(x));
@@ -301,7 +301,7 @@ TEST_P(BackendContract, ShutdownCompletesWhatWasLaunchedAndCloses) {
 
 TEST_P(BackendContract, ShutdownTimesOutWhenAPeerIsMissing) {
   run_ranks(2, [](ProcessGroup& world) {
-    auto group = world.duplicate("short");
+    auto group = short_group(world);
     if (group->rank() == 0) {
       group->barrier();
       EXPECT_THAT(message_of<TimeoutError>(

@@ -129,7 +129,7 @@ TEST_P(BackendContract, ASendWhoseHandleIsDroppedStillDelivers) {
 
 TEST_P(BackendContract, DestroyingAGroupDeliversItsSends) {
   run_ranks(2, [](ProcessGroup& world) {
-    auto group = world.duplicate("short");
+    auto group = short_group(world);
     std::vector<uint8_t> x(kLarge, 42);
     if (group->rank() == 0) {
       group->send(buffer_of(x), 1);
@@ -145,7 +145,7 @@ TEST_P(BackendContract, DestroyingAGroupDeliversItsSends) {
 TEST_P(BackendContract, DestroyingAGroupWithdrawsItsReceives) {
   run_ranks(2, [](ProcessGroup& world) {
     const Quickly quickly;
-    auto group = world.duplicate("short");
+    auto group = short_group(world);
     std::vector<uint8_t> x(8);
     auto pending = group->recv(buffer_of(x), group->rank());
     world.barrier()->wait();
