@@ -3,5 +3,12 @@
 
 // Everything, for training programs that link lockstep::lockstep.
 #include "lockstep/comm.h"
+#include "lockstep/ddp/gradient_map.h"
+#include "lockstep/ddp/reducer.h"
+#include "lockstep/ddp/reducer_options.h"
+#include "lockstep/ddp/verify.h"
+#include "lockstep/hook/comm_hook.h"
+#include "lockstep/hook/grad_bucket.h"
+#include "lockstep/plan/bucket_plan.h"
 #include "lockstep/tensor/collectives.h"
 #include "lockstep/tensor/dtype.h"

@@ -19,9 +19,12 @@ MAY_INCLUDE = {
     "launch": ["base", "net", "store", "trace"],
     # launch is for init(): a group begins with the place of its process.
     "backend": ["base", "trace", "net", "store", "collective", "comm", "launch"],
+    "plan": ["base"],
     "tensor": ["base", "trace", "collective", "comm"],
+    "hook": ["base", "trace", "collective", "comm", "tensor"],
+    "ddp": ["base", "trace", "collective", "comm", "tensor", "plan", "hook"],
 }
-ABOVE_TORCH_LINE = ["tensor"]
+ABOVE_TORCH_LINE = ["tensor", "hook", "ddp"]
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "lockstep/base/future.h"
+#include "lockstep/comm/process_group.h"
+#include "lockstep/ddp/gradient_map.h"
+#include "lockstep/ddp/reducer_options.h"
+#include "lockstep/hook/comm_hook.h"
+#include "lockstep/hook/grad_bucket.h"
+#include "lockstep/plan/bucket_plan.h"
+
+namespace lockstep {
+
+namespace detail {
+class ReducerCore;
+}  // namespace detail
+
+// A Reducer averages gradients over all ranks while backward still runs.
+//
+// It needs no module, only parameters that require gradients:
+//
+//   Reducer reducer(parameters, world);
+//   for (...) {
+//     zero_gradients(parameters);
+//     reducer.prepare_for_forward();
+//     at::Tensor loss = my_loss(parameters, batch);
+//     reducer.prepare_for_backward({loss});
+//     loss.backward();                     // gradients are averages now
+//     my_update(parameters);
+//   }
+//
+// Gradients are packed into buckets. When the last gradient of a bucket has
+// been computed the bucket is sent, in the same order on every rank, and
+// backward goes on; at its end it waits for what is not done yet.
+//
+// Give prepare_for_backward the loss, or everything the loss is computed from
+// by way of these parameters: a hook on those tensors tells where the outermost
+// backward ends. A backward without a prepare_for_backward before it, or inside
+// no_sync(), leaves gradients to accumulate on this rank alone.
+//
+// Threads:   as for a training loop: one thread at a time. Gradients may come
+//            on any of autograd's threads.
+// Ownership: the parameters are shared with their owner. The group is
+//            duplicated, so collectives of the program do not interleave with
+//            these. Destroying a Reducer takes its hooks off the parameters;
+//            gradients stay where they are and stay valid.
+// Errors:    the constructor: UsageError for parameters that cannot be reduced
+//            (none, not leaves, the same one twice, another device),
+//            MismatchError when ranks differ. A step: UsageError out of
+//            backward() names the parameters that got no gradient or two;
+//            errors of the group as they are. After a failed step the Reducer
+//            is of no use, on all ranks: reset_state() it or make a new one.
+class Reducer {
+ public:
+  using Tensors = std::vector<at::Tensor>;
+
+  // A collective that blocks: all ranks make theirs.
+  Reducer(Tensors parameters, std::shared_ptr<ProcessGroup> group,
+          ReducerOptions options = {});
+  ~Reducer();
+  Reducer(const Reducer&) = delete;
+  Reducer& operator=(const Reducer&) = delete;
+
+  // ---- A step.
+
+  // Counts the iteration and, once, rebuilds the buckets in the order in which
+  // gradients came: a collective then.
+  void prepare_for_forward();
+
+  // From now until the end of the next backward, gradients are reduced. May be
+  // called for several forwards before one backward. Errors: the error anchored
+  // "Expected to have finished reduction" when the last backward never ended.
+  void prepare_for_backward(const Tensors& outputs);
+
+  // While the guard lives, both calls above do nothing: gradients accumulate
+  // here and are reduced with those of the next step. Nests.
+  class NoSync {
+   public:
+    explicit NoSync(std::shared_ptr<detail::ReducerCore> core);
+    ~NoSync();
+    NoSync(const NoSync&) = delete;
+    NoSync& operator=(const NoSync&) = delete;
+
+   private:
+    const std::shared_ptr<detail::ReducerCore> core_;
+  };
+  [[nodiscard]] NoSync no_sync();
+
+  // Throws the error of an unfinished reduction, if there is one.
+  void check_finalized() const;
+
+  // ---- Gradients that no backward() brings, after prepare_for_backward({}).
+
+  // Says that the gradient of a parameter is there.
+  void mark_ready(size_t parameter);
+  // Waits for all of them to be averages.
+  void finish_backward();
+
+  // Gradients are read and written in `map` from now on, at any time between
+  // two steps; null: in `.grad`, as at first.
+  void set_gradient_map(std::shared_ptr<GradientMap> map);
+
+  // ---- How gradients are reduced.
+
+  // Once, between steps. `name` is for errors.
+  void register_comm_hook(CommHook hook, const std::string& name = "hook");
+  // The coming end of backward waits for these too.
+  void install_futures(const std::vector<Future<void>>& futures);
+  // The hook's continuation has updated the parameters: results are not copied
+  // to gradients any more.
+  void set_optimizer_in_backward(bool on = true);
+  // Only before the first step.
+  void set_static_graph();
+  // For one backward: by name of a sparse parameter the rows, ascending, that
+  // have gradients on any rank. Only these rows are sent, as a dense block.
+  void set_sparse_metadata(std::map<std::string, at::Tensor> rows);
+  // For one backward: sums are divided by this instead of the number of ranks.
+  void set_divisor(int ranks);
+
+  // ---- Buckets.
+
+  const BucketPlan& bucket_plan() const;
+  bool should_rebuild_buckets() const;
+  // A collective if it should; true if there are new buckets.
+  bool rebuild_buckets();
+  // Called with the plan to come before buckets change.
+  void on_plan_change(std::function<void(const BucketPlan&)> notice);
+  // Each bucket as a hook sees it, filled with zeros or with what is there.
+  std::vector<GradBucket> grad_buckets(bool zeros = true);
+
+  // ---- For a rank that takes part without data of its own.
+
+  Future<at::Tensor> run_comm_hook(const GradBucket& bucket);
+  Future<at::Tensor> run_all_reduce_hook(const GradBucket& bucket);
+  // By parameter: used here since the last reduction. A tensor of 32-bit
+  // integers; without unused detection, undefined.
+  at::Tensor local_used_map() const;
+  // As if all gradients had come, in the order of the plan.
+  void record_arrival_of_all();
+
+  // ---- The group.
+
+  // What hooks should launch on: this Reducer's own lane.
+  const std::shared_ptr<ProcessGroup>& group() const;
+  // Collectives that block: new buckets among the ranks of another group, or
+  // of the same after a failure. A half-finished backward is forgotten.
+  void update_process_group(std::shared_ptr<ProcessGroup> group);
+  void reset_state();
+  // From now on nothing is reduced; the destructor does it too.
+  void remove_autograd_hooks();
+
+  // ---- What happened.
+
+  int64_t iterations() const;
+  int64_t backwards() const;  // in which gradients were reduced
+  // By parameter: from prepare_for_backward to the gradient, in the last one.
+  std::vector<std::chrono::nanoseconds> backward_times() const;
+  // False once the set of unused parameters has changed between two steps.
+  bool is_graph_static() const;
+  // What ended the last step, or null.
+  std::exception_ptr error() const;
+
+ private:
+  const std::shared_ptr<detail::ReducerCore> core_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "ddp/grad_access.h"
+#include "lockstep/base/future.h"
+#include "lockstep/comm/process_group.h"
+#include "lockstep/hook/grad_bucket.h"
+
+namespace lockstep::detail {
+
+// A parameter, as buckets see it.
+struct Member {
+  size_t index;  // among all parameters
+  at::Tensor parameter;
+  std::string name;
+};
+
+// Gradients that travel together: how many are still missing, how they get in,
+// and how the result gets out.
+//
+// Threads: guarded by the Reducer; finish() is called by one thread after all
+//          has arrived.
+class Bucket {
+ public:
+  // Says whether any rank has used a parameter; may wait.
+  using IsUsed = std::function<bool(size_t index)>;
+
+  Bucket(std::vector<Member> members, const GradAccess& access)
+      : members_(std::move(members)), access_(access) {}
+  virtual ~Bucket() = default;
+  Bucket(const Bucket&) = delete;
+  Bucket& operator=(const Bucket&) = delete;
+
+  const std::vector<Member>& members() const { return members_; }
+
+  // ---- Counting.
+
+  void expect_all() { pending_ = members_.size(); }
+  bool is_ready() const { return pending_ == 0; }
+  // The gradient at `position` is there, or `is_unused`: this rank has none.
+  // True when it was the last one.
+  bool arrive(size_t position, bool is_unused) {
+    take(position, is_unused);
+    return --pending_ == 0;
+  }
+
+  // ---- The way out.
+
+  virtual size_t bytes() const = 0;
+  // What a hook gets.
+  virtual GradBucket view(size_t index, size_t count) const = 0;
+  // Fills it with zeros, for a rank without gradients of its own.
+  virtual void clear() = 0;
+  void set_result(Future<at::Tensor> result) { result_ = std::move(result); }
+  const Future<at::Tensor>& result() const { return result_; }
+  // Makes the result of the hook the gradients of the members. Those that this
+  // rank did not use and `is_used` denies stay what they were.
+  // Errors: UsageError when the result does not fit, or a gradient was
+  //         replaced meanwhile.
+  virtual void finish(const at::Tensor& result, const IsUsed& is_used) = 0;
+
+ protected:
+  virtual void take(size_t position, bool is_unused) = 0;
+  const GradAccess& access() const { return access_; }
+
+ private:
+  const std::vector<Member> members_;
+  const GradAccess& access_;
+  size_t pending_ = 0;
+  Future<at::Tensor> result_;
+};
+
+// One flat tensor in `group`'s registered memory, with a view for each
+// parameter that has the parameter's strides. With `as_views` the gradients are
+// these views. Makes a collective call that blocks.
+std::unique_ptr<Bucket> make_dense_bucket(std::vector<Member> members,
+                                          const GradAccess& access,
+                                          ProcessGroup& group, bool as_views);
+
+}  // namespace lockstep::detail

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
+
+namespace lockstep::detail {
+
+// Who is told what happens in backward.
+//
+// Threads: called on autograd's threads. What it throws comes out of
+// backward().
+class BackwardListener {
+ public:
+  virtual ~BackwardListener() = default;
+  // The gradient of a parameter has been accumulated.
+  virtual void on_gradient(size_t parameter) = 0;
+  // Backward passes through outputs that were given to watch_outputs as
+  // `graph`.
+  virtual void on_output(uint64_t graph) = 0;
+};
+
+// A hook behind the gradient of each parameter, for as long as this lives.
+//
+// Ownership: autograd holds the accumulators, to which hooks belong, only
+//            weakly: this keeps them. Hooks hold the listener weakly.
+class GradHooks {
+ public:
+  using NodePtr = decltype(torch::autograd::impl::grad_accumulator(
+      std::declval<const at::Tensor&>()));
+
+  // Errors: UsageError when two parameters are one.
+  GradHooks(const std::vector<at::Tensor>& parameters,
+            const std::vector<std::string>& names,
+            const std::weak_ptr<BackwardListener>& listener);
+  ~GradHooks();
+  GradHooks(const GradHooks&) = delete;
+  GradHooks& operator=(const GradHooks&) = delete;
+
+  const torch::autograd::Node* accumulator(size_t parameter) const {
+    return hooks_[parameter].accumulator.get();
+  }
+
+  // Whether `parameter` still has the hook: set_data with another type, as in
+  // module->to(dtype), drops it without a word.
+  bool is_on(size_t index, const at::Tensor& parameter) const;
+
+ private:
+  struct Hook {
+    NodePtr accumulator;
+    uintptr_t key;
+  };
+  std::vector<Hook> hooks_;
+};
+
+// Watches the nodes that made `outputs`: the listener hears of a backward that
+// passes them, with the number `graph`. What it returns lives as long as one of
+// these nodes; outputs without history have none.
+std::weak_ptr<const void> watch_outputs(
+    const std::vector<at::Tensor>& outputs, uint64_t graph,
+    const std::weak_ptr<BackwardListener>& listener);
+
+}  // namespace lockstep::detail

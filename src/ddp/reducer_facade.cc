@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// What programs call, handed on to the core.
+#include <utility>
+
+#include "ddp/reducer_core.h"
+#include "lockstep/ddp/reducer.h"
+
+namespace lockstep {
+
+using detail::ReducerCore;
+
+Reducer::Reducer(Tensors parameters, std::shared_ptr<ProcessGroup> group,
+                 ReducerOptions options)
+    : core_(ReducerCore::make(std::move(parameters), std::move(group),
+                              std::move(options))) {}
+
+Reducer::~Reducer() { core_->remove_autograd_hooks(); }
+
+Reducer::NoSync::NoSync(std::shared_ptr<ReducerCore> core)
+    : core_(std::move(core)) {
+  core_->add_no_sync(1);
+}
+Reducer::NoSync::~NoSync() { core_->add_no_sync(-1); }
+
+void Reducer::prepare_for_forward() { core_->prepare_for_forward(); }
+void Reducer::prepare_for_backward(const Tensors& outputs) {
+  core_->prepare_for_backward(outputs);
+}
+Reducer::NoSync Reducer::no_sync() { return NoSync(core_); }
+void Reducer::check_finalized() const { core_->check_finalized(); }
+void Reducer::mark_ready(size_t parameter) {
+  core_->mark_ready_by_hand(parameter);
+}
+void Reducer::finish_backward() { core_->finish_backward(); }
+void Reducer::set_gradient_map(std::shared_ptr<GradientMap> map) {
+  core_->set_gradient_map(std::move(map));
+}
+void Reducer::register_comm_hook(CommHook hook, const std::string& name) {
+  core_->register_comm_hook(std::move(hook), name);
+}
+void Reducer::install_futures(const std::vector<Future<void>>& futures) {
+  core_->install_futures(futures);
+}
+void Reducer::set_optimizer_in_backward(bool on) {
+  core_->set_optimizer_in_backward(on);
+}
+void Reducer::set_static_graph() { core_->set_static_graph(); }
+void Reducer::set_sparse_metadata(std::map<std::string, at::Tensor> rows) {
+  core_->set_sparse_metadata(rows);
+}
+void Reducer::set_divisor(int ranks) { core_->set_divisor(ranks); }
+const BucketPlan& Reducer::bucket_plan() const { return core_->plan(); }
+bool Reducer::should_rebuild_buckets() const {
+  return core_->should_rebuild_buckets();
+}
+bool Reducer::rebuild_buckets() { return core_->rebuild_buckets(); }
+void Reducer::on_plan_change(std::function<void(const BucketPlan&)> notice) {
+  core_->on_plan_change(std::move(notice));
+}
+std::vector<GradBucket> Reducer::grad_buckets(bool zeros) {
+  return core_->grad_buckets(zeros);
+}
+Future<at::Tensor> Reducer::run_comm_hook(const GradBucket& bucket) {
+  return core_->run_comm_hook(bucket);
+}
+Future<at::Tensor> Reducer::run_all_reduce_hook(const GradBucket& bucket) {
+  return core_->run_all_reduce_hook(bucket);
+}
+at::Tensor Reducer::local_used_map() const { return core_->local_used_map(); }
+void Reducer::record_arrival_of_all() { core_->record_arrival_of_all(); }
+const std::shared_ptr<ProcessGroup>& Reducer::group() const {
+  return core_->lane();
+}
+void Reducer::update_process_group(std::shared_ptr<ProcessGroup> group) {
+  core_->set_group(std::move(group));
+}
+void Reducer::reset_state() { core_->reset_state(); }
+void Reducer::remove_autograd_hooks() { core_->remove_autograd_hooks(); }
+int64_t Reducer::iterations() const { return core_->iterations(); }
+int64_t Reducer::backwards() const { return core_->backwards(); }
+std::vector<std::chrono::nanoseconds> Reducer::backward_times() const {
+  return core_->backward_times();
+}
+bool Reducer::is_graph_static() const { return core_->is_graph_static(); }
+std::exception_ptr Reducer::error() const { return core_->error(); }
+
+}  // namespace lockstep

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+
+#include "ddp/bucket.h"
+
+namespace lockstep::detail {
+
+// The bucket of one parameter whose gradient is sparse: it has no memory of its
+// own, the gradient itself travels. A rank that did not use the parameter takes
+// part with no entries.
+class SparseBucket : public Bucket {
+ public:
+  SparseBucket(Member member, const GradAccess& access);
+
+  // For the coming backward: the rows that have a gradient on any rank, in
+  // ascending order. They travel as a dense block. Errors: UsageError.
+  void set_rows(at::Tensor rows);
+
+  size_t bytes() const override;
+  GradBucket view(size_t index, size_t count) const override;
+  void clear() override;
+  void finish(const at::Tensor& result, const IsUsed& is_used) override;
+
+ private:
+  void take(size_t position, bool is_unused) override;
+  const Member& member() const { return members()[0]; }
+  at::Tensor no_entries() const;
+  at::Tensor block_of(const at::Tensor& gradient) const;
+
+  std::shared_ptr<const GradBucket::Contents> contents_;
+  at::Tensor rows_;    // undefined without metadata
+  at::Tensor buffer_;  // of the running backward
+  bool is_unused_ = false;
+};
+
+}  // namespace lockstep::detail

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ddp/used_map.h"
+
+#include <ATen/ops/zeros.h>
+
+namespace lockstep::detail {
+
+UsedMap::UsedMap(size_t parameters)
+    : local_(at::zeros({static_cast<int64_t>(parameters)}, at::kInt)) {}
+
+void UsedMap::reduce(ProcessGroup& group) {
+  if (pending_) pending_->wait();
+  global_ = local_.clone();
+  local_.zero_();
+  pending_ = all_reduce(group, global_);
+}
+
+bool UsedMap::is_used_anywhere(size_t parameter) const {
+  if (!pending_) return true;
+  pending_->wait();
+  return static_cast<const int32_t*>(global_.data_ptr())[parameter] > 0;
+}
+
+void UsedMap::reset() {
+  pending_ = nullptr;
+  local_.zero_();
+}
+
+}  // namespace lockstep::detail
