@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensor/sparse.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -33,8 +34,10 @@ struct Description {
   static constexpr size_t kWords = 4 + kMostDims;
   int64_t* words() { return &entries; }
 
+  // Without entries it does not matter which dimensions are sparse.
   bool agrees_with(const Description& other) const {
-    return sparse_dims == other.sparse_dims && dims == other.dims &&
+    const bool adapts = entries == 0 || other.entries == 0;
+    return (adapts || sparse_dims == other.sparse_dims) && dims == other.dims &&
            type == other.type && sizes == other.sizes;
   }
   std::string text() const {
@@ -58,18 +61,26 @@ Description describe(const at::Tensor& tensor) {
   return mine;
 }
 
+// What all ranks have, with the sparse dimensions of those that have entries.
 std::vector<Description> exchange(LaneCalls& lane, Description mine,
                                   int ranks) {
   std::vector<Description> all(static_cast<size_t>(ranks));
   lane.all_gather(buffer_of(mine.words(), Description::kWords),
                   buffer_of(all[0].words(), Description::kWords * all.size()),
                   {});
+  const auto has_entries = [](const Description& one) {
+    return one.entries > 0;
+  };
+  const auto first = std::find_if(all.begin(), all.end(), has_entries);
+  const Description model = first == all.end() ? all[0] : *first;
   for (int rank = 0; rank < ranks; ++rank) {
-    const Description& theirs = all[static_cast<size_t>(rank)];
-    LOCKSTEP_CHECK(theirs.agrees_with(all[0]), MismatchError,
-                   "all_reduce of sparse tensors that differ: rank 0 has {}, "
+    Description& theirs = all[static_cast<size_t>(rank)];
+    LOCKSTEP_CHECK(theirs.agrees_with(model), MismatchError,
+                   "all_reduce of sparse tensors that differ: rank {} has {}, "
                    "rank {} has {}",
-                   all[0].text(), rank, theirs.text());
+                   first == all.end() ? 0 : first - all.begin(), model.text(),
+                   rank, theirs.text());
+    theirs.sparse_dims = model.sparse_dims;
   }
   return all;
 }
@@ -138,18 +149,18 @@ WorkHandle all_reduce_sparse(GroupRef group, const at::Tensor& tensor,
                        whole](LaneCalls& lane) {
     const at::NoGradGuard guard;
     const auto all = exchange(lane, describe(mine), ranks);
-    const at::Tensor indices =
-        join_indices(gather_blocks(lane, mine._indices().contiguous(), all,
-                                   mine.sparse_dim()),
-                     all);
+    const int64_t sparse_dims = all[0].sparse_dims;
+    const at::Tensor indices = join_indices(
+        gather_blocks(lane, mine._indices().contiguous(), all, sparse_dims),
+        all);
     const at::Tensor own = as_real(mine._values()).contiguous();
     int64_t per_entry = mine.is_complex() ? 2 : 1;
-    for (int64_t i = mine.sparse_dim(); i < mine.dim(); ++i) {
+    std::vector<int64_t> shape = {indices.size(1)};
+    for (int64_t i = sparse_dims; i < mine.dim(); ++i) {
       per_entry *= mine.size(i);
+      shape.push_back(mine.size(i));
     }
     const at::Tensor blocks = gather_blocks(lane, own, all, per_entry);
-    std::vector<int64_t> shape = mine._values().sizes().vec();
-    shape[0] = indices.size(1);
     at::Tensor values = blocks;
     if (mine.is_complex()) {
       values = at::view_as_complex(blocks.view({blocks.numel() / 2, 2}));

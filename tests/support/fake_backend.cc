@@ -2,6 +2,7 @@
 #include "support/fake_backend.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include <fmt/format.h>
@@ -152,6 +153,11 @@ FakeBackend::~FakeBackend() { script_->on_destroyed(); }
 
 void FakeBackend::run(const CollectiveOp& op, Patience& patience) {
   script_->on_run(op, patience);
+  // A world of one has the result already, perhaps in another place.
+  if (place_.size == 1 && op.in.data != op.out.data && op.out.data != nullptr) {
+    std::memmove(op.out.data, op.in.data,
+                 std::min(op.in.bytes(), op.out.bytes()));
+  }
 }
 
 std::unique_ptr<Transfer> FakeBackend::send(Buffer /*buffer*/, int peer,

@@ -66,8 +66,8 @@ class FakeScript {
   std::shared_ptr<Bell> bell_ LOCKSTEP_GUARDED_BY(mutex_);
 };
 
-// A backend for one rank in a world of any size that moves nothing: for tests
-// of what a group does with a backend.
+// A backend for one rank in a world of any size that moves nothing (in a world
+// of one, from input to output): for tests of what a group does with a backend.
 //
 //   auto script = std::make_shared<FakeScript>();
 //   auto group = make_fake_group(script, 2, 8);     // rank 2 of 8

@@ -42,6 +42,12 @@ inline Tensors some_parameters(size_t count) {
   return all;
 }
 
+inline Tensors pick(const Tensors& all, const std::vector<size_t>& indices) {
+  Tensors some;
+  for (const size_t index : indices) some.push_back(all[index]);
+  return some;
+}
+
 // A loss whose gradient is `factor` for every element of the parameters.
 inline at::Tensor loss_of(const Tensors& parameters, double factor) {
   at::Tensor loss = at::zeros({});

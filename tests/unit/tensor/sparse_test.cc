@@ -42,6 +42,23 @@ TEST(SparseAllReduce, AddsEntriesThatRanksShare) {
   }
 }
 
+// An empty tensor, as one makes it, has all dimensions sparse; a gradient of an
+// embedding has one.
+TEST(SparseAllReduce, ARankWithoutEntriesFitsTheOthers) {
+  for (const int empty : {0, 2}) {
+    on_ranks(3, [&](ProcessGroup& group) {
+      at::Tensor x = rows_of(1, 3, at::kFloat);
+      if (group.rank() == empty) {
+        x = at::empty({4, 3}, at::TensorOptions().layout(at::kSparse));
+      }
+      all_reduce(group, x)->wait();
+      EXPECT_TRUE(
+          at::equal(x.to_dense(), rows_of(1, 3, at::kFloat).to_dense() * 2));
+      EXPECT_EQ(x.sparse_dim(), 1);
+    });
+  }
+}
+
 TEST(SparseAllReduce, AveragesFloatsAndDividesIntegersTowardZero) {
   on_ranks(3, [](ProcessGroup& group) {
     const at::Tensor x = rows_of(group.rank(), 3, at::kDouble);
