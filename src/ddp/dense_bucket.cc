@@ -30,8 +30,9 @@ at::Tensor slice_like(const at::Tensor& flat, int64_t offset,
 }
 
 bool share_memory(const at::Tensor& a, const at::Tensor& b) {
-  return !a.is_sparse() && a.data_ptr() == b.data_ptr() && a.sizes() == b.sizes() &&
-         a.strides() == b.strides() && a.scalar_type() == b.scalar_type();
+  return !a.is_sparse() && a.data_ptr() == b.data_ptr() &&
+         a.sizes() == b.sizes() && a.strides() == b.strides() &&
+         a.scalar_type() == b.scalar_type();
 }
 
 class DenseBucket : public Bucket {

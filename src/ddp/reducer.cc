@@ -10,8 +10,6 @@
 #include "ddp/messages.h"
 #include "ddp/reducer_core.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/log.h"
-#include "lockstep/trace/trace.h"
 
 namespace lockstep::detail {
 
@@ -54,21 +52,12 @@ void ReducerCore::prepare_for_backward(const Tensors& outputs) {
                  "prepare_for_backward needs the loss, or outputs that it is "
                  "computed from: a static graph, and several backwards per "
                  "forward, must know where a backward ends");
-  forwards_.push_back({next_graph_++, false, alive});
+  forget_forwards();
+  if (!alive.expired()) forwards_.push_back({next_graph_++, false, alive});
   if (phase_ == Phase::kIdle) {
     enter(Phase::kExpecting);
     start_cycle();
   }
-}
-
-void ReducerCore::start_cycle() {
-  counter_.start_cycle();
-  arrival_.clear();
-  next_ = 0;
-  for (const auto& bucket : buckets_) bucket->expect_all();
-  reduce_used_ = used_ && (!counter_.is_static() || counter_.is_learning());
-  prepared_at_ = Clock::now();
-  ready_times_.assign(parameters_.size(), prepared_at_);
 }
 
 // Backward has come to prepared outputs: its end is the end of the cycle.
@@ -115,22 +104,6 @@ void ReducerCore::on_gradient(size_t parameter) {
   });
 }
 
-// The first sign of backward. Whatever will get no gradient is ready.
-void ReducerCore::begin_reducing(Lock& lock) {
-  enter(Phase::kReducing);
-  ++backwards_;
-  if (counter_.is_static()) return mark_unused(counter_.never_used(), lock);
-  const bool search = options_.find_unused_parameters &&
-                      options_.backwards_per_forward == 1 &&
-                      EngineTask::current();
-  if (search) mark_unused(find_unused(), lock);
-}
-
-void ReducerCore::mark_unused(const std::vector<size_t>& parameters,
-                              Lock& lock) {
-  for (const size_t parameter : parameters) mark_ready(parameter, true, lock);
-}
-
 void ReducerCore::mark_ready(size_t parameter, bool is_unused, Lock& lock) {
   counter_.mark_ready(parameter);
   ready_times_[parameter] = Clock::now();
@@ -152,31 +125,16 @@ void ReducerCore::launch_ready_buckets(Lock& lock) {
     lock.lock();
     buckets_[index]->set_result(std::move(result));
   }
+  const bool all = next_ == buckets_.size();
+  if (all && reduce_used_) {
+    lock.unlock();
+    used_->reduce(*lane_);
+    lock.lock();
+  }
   launching_ = false;
-  if (next_ < buckets_.size()) return;
-  if (reduce_used_) used_->reduce(*lane_);
+  if (!all) return;
   // Nobody has told us where the outermost backward ends: this one will do.
   if (open_tasks_.empty() && EngineTask::current()) end_with_this_task(lock);
-}
-
-Future<at::Tensor> ReducerCore::run_hook(const Bucket& bucket, size_t index) {
-  trace::Span span("launch bucket", "ddp");
-  span.arg("bucket", static_cast<int64_t>(index));
-  span.arg("bytes", static_cast<int64_t>(bucket.bytes()));
-  try {
-    return run_comm_hook(bucket.view(index, buckets_.size()));
-  } catch (...) {  // comes out of backward when its turn is there
-    return make_failed_future<at::Tensor>(std::current_exception());
-  }
-}
-
-void ReducerCore::end_with_this_task(Lock& /*held*/) {
-  const EngineTask task = EngineTask::current();
-  if (std::count(open_tasks_.begin(), open_tasks_.end(), task) > 0) return;
-  open_tasks_.push_back(task);
-  EngineTask::at_end([weak = weak_from_this(), task] {
-    if (const auto self = weak.lock()) self->on_backward_end(task);
-  });
 }
 
 void ReducerCore::on_backward_end(const EngineTask& task) {
@@ -190,34 +148,6 @@ void ReducerCore::on_backward_end(const EngineTask& task) {
   });
 }
 
-// The last backward of the cycle has ended. What is not ready now never will.
-void ReducerCore::end_cycle(Lock& lock) {
-  const bool learning = counter_.is_learning();
-  const bool tolerant =
-      learning || (options_.find_unused_parameters && !counter_.is_static());
-  std::vector<size_t> unused;
-  for (const size_t parameter : missing()) {
-    if (counter_.has_gradient(parameter) &&
-        !(counter_.is_static() && !learning)) {
-      mark_ready(parameter, false, lock);
-    } else if (tolerant) {
-      unused.push_back(parameter);
-    }
-  }
-  if (learning) {
-    check_hooks(unused);
-    counter_.learn();
-  }
-  mark_unused(unused, lock);
-  if (tolerant && !unused.empty()) note_unused(std::move(unused));
-  if (next_ < buckets_.size()) {
-    check_hooks(missing());
-    throw UsageError(
-        unfinished_text(lane_->rank(), missing(), names_, options_));
-  }
-  finalize(lock);
-}
-
 void ReducerCore::finalize(Lock& lock) {
   enter(Phase::kFinalizing);
   lock.unlock();
@@ -226,38 +156,12 @@ void ReducerCore::finalize(Lock& lock) {
   if (!has_rebuilt_) seen_order_ = arrival_.order_of(parameters_.size());
   futures_.clear();
   divisor_ = 0;
-  // A forward whose graph still waits for its backward goes on being expected.
-  forwards_.erase(std::remove_if(forwards_.begin(), forwards_.end(),
-                                 [](const Forward& one) {
-                                   return one.reached || one.alive.expired();
-                                 }),
-                  forwards_.end());
+  forget_forwards();
   enter(Phase::kIdle);
   if (forwards_.empty()) return;
+  // Another forward still waits for its backward.
   enter(Phase::kExpecting);
   start_cycle();
-}
-
-void ReducerCore::collect_results() {
-  const trace::Span span("wait for buckets", "ddp");
-  // The group's own error, which names ranks, comes before this.
-  const auto patience = lane_->timeout() + std::chrono::seconds(5);
-  const auto is_used = [&](size_t parameter) {
-    return !used_ || used_->is_used_anywhere(parameter);
-  };
-  for (size_t i = 0; i < buckets_.size(); ++i) {
-    const Future<at::Tensor>& result = buckets_[i]->result();
-    LOCKSTEP_CHECK(result.wait(Deadline::in(patience)), TimeoutError,
-                   "bucket {} of {}: the future of '{}' has not completed "
-                   "after {} s; does its hook always set a result?",
-                   i, buckets_.size(), hook_name_,
-                   std::chrono::duration<double>(patience).count());
-    const at::Tensor& value = result.get(Deadline::in(patience));
-    if (!optimizer_in_backward_) buckets_[i]->finish(value, is_used);
-  }
-  for (const Future<void>& future : futures_) {
-    future.get(Deadline::in(patience));
-  }
 }
 
 }  // namespace lockstep::detail

@@ -19,6 +19,7 @@
 #include "ddp/grad_hooks.h"
 #include "ddp/ready_counter.h"
 #include "ddp/rebuild.h"
+#include "ddp/unused_parameters.h"
 #include "ddp/used_map.h"
 #include "lockstep/base/thread.h"
 #include "lockstep/comm/process_group.h"
@@ -38,7 +39,8 @@ enum class Phase {
 const char* to_text(Phase phase);
 
 // What a Reducer is: the state of a step, and the parts it decides with. The
-// step itself is in reducer.cc, making and remaking in reducer_setup.cc.
+// step itself is in reducer.cc, with its details in reducer_cycle.cc; making
+// and remaking in reducer_setup.cc.
 //
 // Threads:   autograd's hooks may come on several threads; mutex_ guards all
 //            that a step changes and is never held in a communication hook.
@@ -127,11 +129,9 @@ class ReducerCore : public BackwardListener,
   void launch_ready_buckets(Lock& lock);
   Future<at::Tensor> run_hook(const Bucket& bucket, size_t index);
   void finalize(Lock& lock);
+  void forget_forwards();
   void collect_results();
   std::vector<size_t> missing() const;
-  std::vector<size_t> find_unused();
-  void note_unused(std::vector<size_t> unused);
-  void check_hooks(const std::vector<size_t>& parameters) const;
   void check_usable() const;
   [[noreturn]] void fail(std::exception_ptr error, Lock& lock);
   // Runs a part of the step; what it throws ends the step.
@@ -147,6 +147,7 @@ class ReducerCore : public BackwardListener,
   // Making and remaking.
   BucketPlan first_plan() const;
   void open_lane();
+  void track_use();
   void build_buckets(BucketPlan plan);
   std::unique_ptr<Bucket> make_bucket(const std::vector<size_t>& members);
   void check_between_steps(const char* call) const;
@@ -173,8 +174,7 @@ class ReducerCore : public BackwardListener,
   std::vector<EngineTask> open_tasks_ LOCKSTEP_GUARDED_BY(mutex_);
   ReadyCounter counter_ LOCKSTEP_GUARDED_BY(mutex_);
   std::optional<UsedMap> used_ LOCKSTEP_GUARDED_BY(mutex_);
-  std::optional<std::vector<size_t>> unused_
-      LOCKSTEP_GUARDED_BY(mutex_);                        // in the last step
+  std::optional<UnusedParameters> unused_ LOCKSTEP_GUARDED_BY(mutex_);
   bool reduce_used_ LOCKSTEP_GUARDED_BY(mutex_) = false;  // in this cycle
   ArrivalOrder arrival_ LOCKSTEP_GUARDED_BY(mutex_);
   // What the first reduction has shown, for the rebuild; empty before and
@@ -193,8 +193,6 @@ class ReducerCore : public BackwardListener,
   int divisor_ LOCKSTEP_GUARDED_BY(mutex_) = 0;  // 0: the number of ranks
   bool has_rebuilt_ LOCKSTEP_GUARDED_BY(mutex_) = false;
   bool optimizer_in_backward_ LOCKSTEP_GUARDED_BY(mutex_) = false;
-  bool unused_changed_ LOCKSTEP_GUARDED_BY(mutex_) = false;
-  bool warned_of_no_unused_ LOCKSTEP_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace lockstep::detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program may set and ask, and how a Reducer fails.
+// What a program may set and ask.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -26,108 +26,6 @@ const char* to_text(Phase phase) {
       return "failed";
   }
   return "?";
-}
-
-// ---- Failing.
-
-void ReducerCore::check_usable() const {
-  if (phase_ != Phase::kFailed) return;
-  throw AbortedError(
-      fmt::format("the Reducer failed in an earlier step; reset_state() it, or "
-                  "make a new one on the same parameters. The failure was: {}",
-                  describe(error_)),
-      error_);
-}
-
-void ReducerCore::check_between_steps(const char* call) const {
-  check_usable();
-  LOCKSTEP_CHECK(phase_ == Phase::kIdle || phase_ == Phase::kExpecting,
-                 UsageError, "{} was called while the Reducer is {}", call,
-                 to_text(phase_));
-}
-
-// Ends the step: written to the log, told to the other ranks, thrown here.
-void ReducerCore::fail(std::exception_ptr error, Lock& lock) {
-  if (!lock.owns_lock()) lock.lock();
-  launching_ = false;
-  enter(Phase::kFailed);
-  error_ = error;
-  lock.unlock();
-  const std::string text = describe(error);
-  log_error(fmt::format("rank {}: the reduction of gradients failed: {}",
-                        lane_->rank(), text));
-  if (!lane_->failure()) lane_->abort(text);
-  try {
-    std::rethrow_exception(error);
-  } catch (const Error& known) {
-    ErrorContext context;
-    context.rank = lane_->rank();
-    context.operation = "backward";
-    context.group = lane_->name();
-    rethrow_with_context(known, context);
-  }
-}
-
-void ReducerCore::check_finalized() {
-  const Lock lock(mutex_);
-  if (error_) std::rethrow_exception(error_);
-  LOCKSTEP_CHECK(phase_ != Phase::kReducing, UsageError, "{}",
-                 unfinished_text(lane_->rank(), missing(), names_, options_));
-}
-
-std::vector<size_t> ReducerCore::missing() const {
-  std::vector<size_t> indices;
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    if (!counter_.is_ready(i)) indices.push_back(i);
-  }
-  return indices;
-}
-
-// ---- Unused parameters.
-
-std::vector<size_t> ReducerCore::find_unused() {
-  const EngineTask task = EngineTask::current();
-  std::vector<size_t> unused;
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    if (!task.passes(grad_hooks_->accumulator(i))) unused.push_back(i);
-  }
-  check_hooks(unused);
-  if (unused.empty() && !std::exchange(warned_of_no_unused_, true)) {
-    log_warn(fmt::format(
-        "rank {}: find_unused_parameters is on, and all parameters are used; "
-        "the search costs time in every step, so turn it off if that is "
-        "always so (said once)",
-        lane_->rank()));
-  }
-  note_unused(unused);
-  return unused;
-}
-
-void ReducerCore::note_unused(std::vector<size_t> unused) {
-  if (counter_.is_static()) {
-    if (unused.empty()) return;
-    log_info(
-        fmt::format("rank {}: parameters without a gradient in this "
-                    "static graph: {}",
-                    lane_->rank(), parameters_text(unused, names_)));
-  }
-  if (unused_ && *unused_ != unused && !std::exchange(unused_changed_, true)) {
-    log_info(
-        fmt::format("rank {}: the set of unused parameters changes: "
-                    "can_set_static_graph=false",
-                    lane_->rank()));
-  }
-  unused_ = std::move(unused);
-}
-
-void ReducerCore::check_hooks(const std::vector<size_t>& parameters) const {
-  for (const size_t i : parameters) {
-    LOCKSTEP_CHECK(grad_hooks_->is_on(i, parameters_[i]), UsageError,
-                   "parameter {} ('{}') was converted or replaced after the "
-                   "Reducer was made (module->to(dtype)?), so its gradients do "
-                   "not come here; make a new Reducer",
-                   i, names_[i]);
-  }
 }
 
 // ---- Gradients by hand.
@@ -238,7 +136,7 @@ void ReducerCore::set_static_graph() {
   options_.static_graph = true;
   counter_ =
       ReadyCounter(parameters_.size(), true, options_.backwards_per_forward);
-  if (!used_) used_.emplace(parameters_.size());
+  track_use();
 }
 
 void ReducerCore::set_sparse_metadata(
@@ -320,7 +218,7 @@ std::vector<std::chrono::nanoseconds> ReducerCore::backward_times() {
 
 bool ReducerCore::is_graph_static() {
   const Lock lock(mutex_);
-  return !unused_changed_;
+  return !unused_ || !unused_->have_changed();
 }
 
 std::exception_ptr ReducerCore::error() {

@@ -49,9 +49,12 @@ ReducerCore::ReducerCore(Tensors parameters,
         "static_graph finds unused parameters by itself; "
         "find_unused_parameters is not needed and is ignored");
   }
-  if (options_.static_graph || options_.find_unused_parameters) {
-    used_.emplace(parameters_.size());
-  }
+  if (options_.static_graph || options_.find_unused_parameters) track_use();
+}
+
+void ReducerCore::track_use() {
+  if (!used_) used_.emplace(parameters_.size());
+  if (!unused_) unused_.emplace(parent_->rank(), names_);
 }
 
 ReducerCore::~ReducerCore() {

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a Reducer fails, and what it says afterwards.
+#include <fmt/format.h>
+
+#include "ddp/messages.h"
+#include "ddp/reducer_core.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+
+namespace lockstep::detail {
+
+void ReducerCore::check_usable() const {
+  if (phase_ != Phase::kFailed) return;
+  throw AbortedError(
+      fmt::format("the Reducer failed in an earlier step; reset_state() it, or "
+                  "make a new one on the same parameters. The failure was: {}",
+                  describe(error_)),
+      error_);
+}
+
+void ReducerCore::check_between_steps(const char* call) const {
+  check_usable();
+  LOCKSTEP_CHECK(phase_ == Phase::kIdle || phase_ == Phase::kExpecting,
+                 UsageError, "{} was called while the Reducer is {}", call,
+                 to_text(phase_));
+}
+
+// Ends the step: written to the log, told to the other ranks, thrown here.
+void ReducerCore::fail(std::exception_ptr error, Lock& lock) {
+  if (!lock.owns_lock()) lock.lock();
+  launching_ = false;
+  enter(Phase::kFailed);
+  error_ = error;
+  lock.unlock();
+  const std::string text = describe(error);
+  log_error(fmt::format("rank {}: the reduction of gradients failed: {}",
+                        lane_->rank(), text));
+  if (!lane_->failure()) lane_->abort(text);
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& known) {
+    ErrorContext context;
+    context.rank = lane_->rank();
+    context.operation = "backward";
+    context.group = lane_->name();
+    rethrow_with_context(known, context);
+  }
+}
+
+void ReducerCore::check_finalized() {
+  const Lock lock(mutex_);
+  if (error_) std::rethrow_exception(error_);
+  LOCKSTEP_CHECK(phase_ != Phase::kReducing, UsageError, "{}",
+                 unfinished_text(lane_->rank(), missing(), names_, options_));
+}
+
+std::vector<size_t> ReducerCore::missing() const {
+  std::vector<size_t> indices;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (!counter_.is_ready(i)) indices.push_back(i);
+  }
+  return indices;
+}
+
+}  // namespace lockstep::detail
