@@ -33,8 +33,7 @@ void ReducerCore::fail(std::exception_ptr error, Lock& lock) {
   error_ = error;
   lock.unlock();
   const std::string text = describe(error);
-  log_error(fmt::format("rank {}: the reduction of gradients failed: {}",
-                        lane_->rank(), text));
+  log_error(fmt::format("the reduction of gradients failed: {}", text));
   if (!lane_->failure()) lane_->abort(text);
   try {
     std::rethrow_exception(error);
