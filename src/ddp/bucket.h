@@ -67,6 +67,14 @@ class Bucket {
   // Errors: UsageError when the result does not fit, or a gradient was
   //         replaced meanwhile.
   virtual void finish(const at::Tensor& result, const IsUsed& is_used) = 0;
+  // Lets go of what only this backward needed.
+  virtual void release() { result_ = {}; }
+
+  // ---- Gradients that live in the bucket.
+
+  // Those that exist move in; and those that are there move out again.
+  virtual void adopt_gradients() {}
+  virtual void evict_gradients() {}
 
  protected:
   virtual void take(size_t position, bool is_unused) = 0;
@@ -81,7 +89,8 @@ class Bucket {
 
 // One flat tensor in `group`'s registered memory, with a view for each
 // parameter that has the parameter's strides. With `as_views` the gradients are
-// these views. Makes a collective call that blocks.
+// such views, and those that exist move in. Makes a collective call that
+// blocks.
 std::unique_ptr<Bucket> make_dense_bucket(std::vector<Member> members,
                                           const GradAccess& access,
                                           ProcessGroup& group, bool as_views);

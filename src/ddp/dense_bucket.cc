@@ -52,7 +52,6 @@ class DenseBucket : public Bucket {
       contents->parameters.push_back(member.parameter);
     }
     contents_ = std::move(contents);
-    if (as_views_) adopt_gradients();
   }
 
   size_t bytes() const override { return static_cast<size_t>(flat_.nbytes()); }
@@ -77,7 +76,32 @@ class DenseBucket : public Bucket {
       } else {
         give_copy(slice_like(values, slot.offset, member.parameter), member);
       }
-      slot.before.reset();
+    }
+  }
+
+  void release() override {
+    for (Slot& slot : slots_) slot.before.reset();
+    Bucket::release();
+  }
+
+  void adopt_gradients() override {
+    for (size_t i = 0; as_views_ && i < slots_.size(); ++i) {
+      access().with_grad(members()[i].parameter, [&](at::Tensor& grad) {
+        if (!grad.defined()) return;
+        check_gradient(members()[i], slots_[i], grad);
+        slots_[i].view.copy_(grad);
+        grad = view_of(slots_[i]);
+      });
+    }
+  }
+
+  void evict_gradients() override {
+    for (size_t i = 0; i < slots_.size(); ++i) {
+      access().with_grad(members()[i].parameter, [&](at::Tensor& grad) {
+        if (grad.defined() && share_memory(grad, slots_[i].view)) {
+          grad = grad.clone();
+        }
+      });
     }
   }
 
@@ -89,16 +113,10 @@ class DenseBucket : public Bucket {
     at::Tensor before;  // of an unused one: what lay in the bucket
   };
 
-  // Gradients that exist already move into the bucket.
-  void adopt_gradients() {
-    for (size_t i = 0; i < slots_.size(); ++i) {
-      access().with_grad(members()[i].parameter, [&](at::Tensor& grad) {
-        if (!grad.defined()) return;
-        check_gradient(members()[i], slots_[i], grad);
-        slots_[i].view.copy_(grad);
-        grad = slots_[i].view;
-      });
-    }
+  // For the program: a tensor of its own, so that whatever it sets there, as
+  // set_data() does, leaves ours as it is.
+  static at::Tensor view_of(const Slot& slot) {
+    return slot.view.variable_data();
   }
 
   void take(size_t position, bool is_unused) override {
@@ -110,16 +128,13 @@ class DenseBucket : public Bucket {
         slot.view.zero_();
         return;
       }
-      const bool is_here =
-          grad.unsafeGetTensorImpl() == slot.view.unsafeGetTensorImpl() ||
-          share_memory(grad, slot.view);
-      if (is_here) {
+      if (share_memory(grad, slot.view)) {  // it lives here
         if (is_unused) slot.before = slot.view.clone();
         return;
       }
       check_gradient(member, slot, grad);
       slot.view.copy_(grad);
-      if (as_views_ && !is_unused) grad = slot.view;
+      if (as_views_ && !is_unused) grad = view_of(slot);
     });
   }
 
@@ -167,7 +182,7 @@ class DenseBucket : public Bucket {
                        member.index, member.name);
         return;
       }
-      grad = slot.view;
+      grad = view_of(slot);
     });
   }
 
@@ -208,8 +223,10 @@ std::unique_ptr<Bucket> make_dense_bucket(std::vector<Member> members,
   for (const Member& member : members) count += member.parameter.numel();
   at::Tensor flat =
       registered_zeros(group, {count}, members[0].parameter.scalar_type());
-  return std::make_unique<DenseBucket>(std::move(members), access,
-                                       std::move(flat), as_views);
+  auto bucket = std::make_unique<DenseBucket>(std::move(members), access,
+                                              std::move(flat), as_views);
+  bucket->adopt_gradients();
+  return bucket;
 }
 
 }  // namespace lockstep::detail

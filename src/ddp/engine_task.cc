@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ddp/engine_task.h"
 
+#include <cstddef>
 #include <utility>
 
 #include <torch/csrc/autograd/engine.h>
@@ -9,6 +10,7 @@
 namespace lockstep::detail {
 
 using torch::autograd::Engine;
+using torch::autograd::GraphTask;
 using torch::autograd::Node;
 
 EngineTask EngineTask::current() {
@@ -19,9 +21,25 @@ bool EngineTask::is_partial() const {
   return !torch::autograd::get_current_graph_task_exec_info()->empty();
 }
 
-bool EngineTask::passes(const Node* node) const {
+// The engine shows a member of the task, and by it where the task is.
+bool EngineTask::is_nested() const {
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Winvalid-offsetof"
+  constexpr size_t offset = offsetof(GraphTask, exec_info_);
+#pragma GCC diagnostic pop
+  const void* task = static_cast<const char*>(id_) - offset;
+  return static_cast<const GraphTask*>(task)->reentrant_depth_ > 0;
+}
+
+bool EngineTask::runs(const Node* node) const {
+  Node* key = const_cast<Node*>(node);
+  if (is_partial()) {
+    const auto* some = torch::autograd::get_current_graph_task_exec_info();
+    const auto found = some->find(key);
+    return found != some->end() && found->second.should_execute();
+  }
   const auto* nodes = torch::autograd::get_current_graph_task_nodes_in_graph();
-  return nodes->count(const_cast<Node*>(node)) != 0;
+  return nodes->count(key) != 0;
 }
 
 void EngineTask::at_end(std::function<void()> callback) {

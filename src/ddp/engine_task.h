@@ -6,7 +6,8 @@
 #include <torch/csrc/autograd/function.h>
 
 // The backward that this thread is running, as autograd's engine knows it. A
-// backward that is called inside another is a task of its own.
+// backward that is called inside another is a task of its own. Ask it only on
+// the thread that runs it, while it runs.
 namespace lockstep::detail {
 
 class EngineTask {
@@ -17,11 +18,15 @@ class EngineTask {
   explicit operator bool() const { return id_ != nullptr; }
   bool operator==(const EngineTask& other) const { return id_ == other.id_; }
 
-  // It computes the gradients of some tensors only, as autograd::grad() does.
+  // It computes the gradients of some tensors only, as autograd::grad() does,
+  // and backward() with a list of inputs.
   bool is_partial() const;
 
-  // It will pass `node`.
-  bool passes(const torch::autograd::Node* node) const;
+  // It was called inside of another.
+  bool is_nested() const;
+
+  // It will run `node`.
+  bool runs(const torch::autograd::Node* node) const;
 
   // Runs `callback` at the end of the current task, before backward() returns.
   static void at_end(std::function<void()> callback);

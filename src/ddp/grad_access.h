@@ -22,6 +22,7 @@ class GradAccess {
     f(map_ ? (*map_)[parameter] : parameter.mutable_grad());
   }
 
+  bool has_map() const { return map_ != nullptr; }
   void use_map(std::shared_ptr<GradientMap> map) { map_ = std::move(map); }
 
  private:

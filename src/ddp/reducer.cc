@@ -37,7 +37,7 @@ void ReducerCore::prepare_for_forward() {
 
 void ReducerCore::prepare_for_backward(const Tensors& outputs) {
   Lock lock(mutex_);
-  if (no_sync_ > 0) return;
+  if (no_sync_ > 0 || !grad_hooks_) return;
   check_usable();
   if (phase_ == Phase::kReducing) {
     in_step(lock, [&] {
@@ -53,7 +53,11 @@ void ReducerCore::prepare_for_backward(const Tensors& outputs) {
                  "computed from: a static graph, and several backwards per "
                  "forward, must know where a backward ends");
   forget_forwards();
-  if (!alive.expired()) forwards_.push_back({next_graph_++, false, alive});
+  if (alive.expired()) {
+    expects_unwatched_ = true;
+  } else {
+    forwards_.push_back({next_graph_++, alive});
+  }
   if (phase_ == Phase::kIdle) {
     enter(Phase::kExpecting);
     start_cycle();
@@ -69,10 +73,9 @@ void ReducerCore::on_output(uint64_t graph) {
   const auto forward =
       std::find_if(forwards_.begin(), forwards_.end(),
                    [&](const Forward& one) { return one.graph == graph; });
-  LOCKSTEP_CHECK(forward != forwards_.end(), UsageError, "{}",
-                 again_text(lane_->rank()));
+  if (forward == forwards_.end()) return refuse_to_go_again();
   forward->reached = true;
-  end_with_this_task(lock);
+  end_with_this_task();
   if (phase_ != Phase::kExpecting) return;
   in_step(lock, [&] { begin_reducing(lock); });
 }
@@ -80,13 +83,17 @@ void ReducerCore::on_output(uint64_t graph) {
 void ReducerCore::on_gradient(size_t parameter) {
   const at::NoGradGuard no_grad;
   Lock lock(mutex_);
+  if (!grad_hooks_) return;
   if (used_) {
     access_.with_grad(parameters_[parameter], [&](const at::Tensor& grad) {
       if (grad.defined()) used_->mark(parameter);
     });
   }
-  if (phase_ != Phase::kExpecting && phase_ != Phase::kReducing) return;
+  if (!expects_gradients()) return;
   in_step(lock, [&] {
+    const EngineTask task = EngineTask::current();
+    if (task && access_.has_map()) check_map_has(parameter);
+    if (task && !has_open_task() && !task.is_nested()) end_with_this_task();
     if (phase_ == Phase::kExpecting) begin_reducing(lock);
     if (!has_rebuilt_) arrival_.add(parameter);
     switch (counter_.on_gradient(parameter)) {
@@ -105,6 +112,7 @@ void ReducerCore::on_gradient(size_t parameter) {
 }
 
 void ReducerCore::mark_ready(size_t parameter, bool is_unused, Lock& lock) {
+  if (used_ && !used_->is_marked(parameter)) is_unused = true;
   counter_.mark_ready(parameter);
   ready_times_[parameter] = Clock::now();
   const Place place = places_[parameter];
@@ -127,22 +135,21 @@ void ReducerCore::launch_ready_buckets(Lock& lock) {
   }
   const bool all = next_ == buckets_.size();
   if (all && reduce_used_) {
+    at::Tensor taken = used_->take();
     lock.unlock();
-    used_->reduce(*lane_);
+    used_->reduce(*lane_, std::move(taken));
     lock.lock();
   }
   launching_ = false;
-  if (!all) return;
   // Nobody has told us where the outermost backward ends: this one will do.
-  if (open_tasks_.empty() && EngineTask::current()) end_with_this_task(lock);
+  if (all && EngineTask::current() && !has_open_task()) end_with_this_task();
 }
 
 void ReducerCore::on_backward_end(const EngineTask& task) {
   const at::NoGradGuard no_grad;
   Lock lock(mutex_);
-  open_tasks_.erase(std::remove(open_tasks_.begin(), open_tasks_.end(), task),
-                    open_tasks_.end());
-  if (!open_tasks_.empty() || phase_ != Phase::kReducing) return;
+  close_task(task);
+  if (has_open_task() || phase_ != Phase::kReducing) return;
   in_step(lock, [&] {
     if (counter_.end_backward()) end_cycle(lock);
   });
@@ -154,12 +161,16 @@ void ReducerCore::finalize(Lock& lock) {
   collect_results();
   lock.lock();
   if (!has_rebuilt_) seen_order_ = arrival_.order_of(parameters_.size());
+  note_times();
   futures_.clear();
+  sparse_rows_.clear();
   divisor_ = 0;
+  expects_unwatched_ = false;
   forget_forwards();
   enter(Phase::kIdle);
   if (forwards_.empty()) return;
-  // Another forward still waits for its backward.
+  // Another forward may still have its backward.
+  for (Forward& one : forwards_) one.is_new = false;
   enter(Phase::kExpecting);
   start_cycle();
 }

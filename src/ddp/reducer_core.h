@@ -84,6 +84,7 @@ class ReducerCore : public BackwardListener,
   void set_static_graph();
   void set_sparse_metadata(const std::map<std::string, at::Tensor>& rows);
   void set_divisor(int ranks);
+  int divisor() const;
   void on_plan_change(std::function<void(const BucketPlan&)> notice);
   void record_arrival_of_all();
   void set_group(std::shared_ptr<ProcessGroup> group);
@@ -107,11 +108,17 @@ class ReducerCore : public BackwardListener,
     size_t bucket;
     size_t position;
   };
-  // A forward that was prepared, and whether backward has come to it.
+  // A forward that was prepared.
   struct Forward {
     uint64_t graph;
-    bool reached;
     std::weak_ptr<const void> alive;  // while its graph is
+    bool is_new = true;               // since the last reduction
+    bool reached = false;             // by backward
+  };
+  // A backward whose end we wait for.
+  struct OpenTask {
+    EngineTask task;
+    std::weak_ptr<const void> alive;  // until it ends, well or not
   };
 
   ReducerCore(Tensors parameters, std::shared_ptr<ProcessGroup> group,
@@ -121,7 +128,12 @@ class ReducerCore : public BackwardListener,
   void enter(Phase next);
   void start_cycle();
   void begin_reducing(Lock& lock);
-  void end_with_this_task(Lock& lock);
+  bool expects_gradients() const;
+  bool has_open_task();
+  void end_with_this_task();
+  void close_task(const EngineTask& task);
+  void note_times();
+  void refuse_to_go_again() const;
   void on_backward_end(const EngineTask& task);
   void end_cycle(Lock& lock);
   void mark_unused(const std::vector<size_t>& parameters, Lock& lock);
@@ -133,6 +145,7 @@ class ReducerCore : public BackwardListener,
   void collect_results();
   std::vector<size_t> missing() const;
   void check_usable() const;
+  void check_map_has(size_t parameter) const;
   [[noreturn]] void fail(std::exception_ptr error, Lock& lock);
   // Runs a part of the step; what it throws ends the step.
   template <class Body>
@@ -146,6 +159,8 @@ class ReducerCore : public BackwardListener,
 
   // Making and remaking.
   BucketPlan first_plan() const;
+  void begin_reset();
+  void end_reset();
   void open_lane();
   void track_use();
   void build_buckets(BucketPlan plan);
@@ -162,6 +177,7 @@ class ReducerCore : public BackwardListener,
   GradAccess access_;
   CommHook hook_;
   std::string hook_name_ = "all_reduce";
+  bool hook_is_fixed_ = false;
   std::function<void(const BucketPlan&)> plan_notice_;
   BucketPlan plan_;
   std::vector<std::unique_ptr<Bucket>> buckets_;
@@ -171,7 +187,8 @@ class ReducerCore : public BackwardListener,
   Phase phase_ LOCKSTEP_GUARDED_BY(mutex_) = Phase::kIdle;
   std::exception_ptr error_ LOCKSTEP_GUARDED_BY(mutex_);
   std::vector<Forward> forwards_ LOCKSTEP_GUARDED_BY(mutex_);
-  std::vector<EngineTask> open_tasks_ LOCKSTEP_GUARDED_BY(mutex_);
+  bool expects_unwatched_ LOCKSTEP_GUARDED_BY(mutex_) = false;
+  std::vector<OpenTask> open_tasks_ LOCKSTEP_GUARDED_BY(mutex_);
   ReadyCounter counter_ LOCKSTEP_GUARDED_BY(mutex_);
   std::optional<UsedMap> used_ LOCKSTEP_GUARDED_BY(mutex_);
   std::optional<UnusedParameters> unused_ LOCKSTEP_GUARDED_BY(mutex_);
@@ -184,6 +201,9 @@ class ReducerCore : public BackwardListener,
   bool launching_ LOCKSTEP_GUARDED_BY(mutex_) = false;
   std::vector<Future<void>> futures_ LOCKSTEP_GUARDED_BY(mutex_);
   std::vector<Clock::time_point> ready_times_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::vector<std::chrono::nanoseconds> last_times_ LOCKSTEP_GUARDED_BY(mutex_);
+  // By parameter, for the coming backward.
+  std::map<size_t, at::Tensor> sparse_rows_ LOCKSTEP_GUARDED_BY(mutex_);
   Clock::time_point prepared_at_ LOCKSTEP_GUARDED_BY(mutex_);
   uint64_t next_graph_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
   uint64_t oldest_graph_ LOCKSTEP_GUARDED_BY(mutex_) = 0;  // since a reset

@@ -52,19 +52,63 @@ Future<at::Tensor> ReducerCore::run_hook(const Bucket& bucket, size_t index) {
   span.arg("bucket", static_cast<int64_t>(index));
   span.arg("bytes", static_cast<int64_t>(bucket.bytes()));
   try {
-    return run_comm_hook(bucket.view(index, buckets_.size()));
+    auto result = run_comm_hook(bucket.view(index, buckets_.size()));
+    LOCKSTEP_CHECK(result.valid(), UsageError,
+                   "'{}' returned an empty Future for bucket {}", hook_name_,
+                   index);
+    return result;
   } catch (...) {  // comes out of backward when its turn is there
     return make_failed_future<at::Tensor>(std::current_exception());
   }
 }
 
-void ReducerCore::end_with_this_task(Lock& /*held*/) {
+// A gradient is ours when its backward was prepared: in that of the last
+// prepared forward, or of one without outputs. An older forward, whose outputs
+// somebody has kept, must be reached first; inside no_sync() all must.
+bool ReducerCore::expects_gradients() const {
+  if (phase_ == Phase::kReducing) return true;
+  if (phase_ != Phase::kExpecting || no_sync_ > 0) return false;
+  return expects_unwatched_ ||
+         std::any_of(forwards_.begin(), forwards_.end(),
+                     [](const Forward& one) {
+                       return one.is_new && !one.alive.expired();
+                     });
+}
+
+// A task that ended with an exception never told us.
+bool ReducerCore::has_open_task() {
+  const auto is_over = [](const OpenTask& one) { return one.alive.expired(); };
+  open_tasks_.erase(
+      std::remove_if(open_tasks_.begin(), open_tasks_.end(), is_over),
+      open_tasks_.end());
+  return !open_tasks_.empty();
+}
+
+void ReducerCore::close_task(const EngineTask& task) {
+  const auto is_it = [&](const OpenTask& one) { return one.task == task; };
+  open_tasks_.erase(
+      std::remove_if(open_tasks_.begin(), open_tasks_.end(), is_it),
+      open_tasks_.end());
+}
+
+void ReducerCore::end_with_this_task() {
   const EngineTask task = EngineTask::current();
-  if (std::count(open_tasks_.begin(), open_tasks_.end(), task) > 0) return;
-  open_tasks_.push_back(task);
-  EngineTask::at_end([weak = weak_from_this(), task] {
+  has_open_task();
+  for (const OpenTask& one : open_tasks_) {
+    if (one.task == task) return;
+  }
+  const auto alive = std::make_shared<const char>();
+  open_tasks_.push_back({task, alive});
+  EngineTask::at_end([weak = weak_from_this(), task, alive] {
     if (const auto self = weak.lock()) self->on_backward_end(task);
   });
+}
+
+void ReducerCore::note_times() {
+  last_times_.clear();
+  for (const Clock::time_point& ready : ready_times_) {
+    last_times_.push_back(ready - prepared_at_);
+  }
 }
 
 // The last backward of the cycle has ended. What is not ready now never will.
@@ -95,7 +139,9 @@ void ReducerCore::end_cycle(Lock& lock) {
 void ReducerCore::collect_results() {
   const trace::Span span("wait for buckets", "ddp");
   // The group's own error, which names ranks, comes before this.
-  const auto patience = lane_->timeout() + std::chrono::seconds(5);
+  constexpr Deadline::Duration longest = std::chrono::hours(24 * 365);
+  const auto patience =
+      std::min(lane_->timeout(), longest) + std::chrono::seconds(5);
   const auto is_used = [&](size_t parameter) {
     return !used_ || used_->is_used_anywhere(parameter);
   };
@@ -108,6 +154,7 @@ void ReducerCore::collect_results() {
                    std::chrono::duration<double>(patience).count());
     const at::Tensor& value = result.get(Deadline::in(patience));
     if (!optimizer_in_backward_) buckets_[i]->finish(value, is_used);
+    buckets_[i]->release();
   }
   for (const Future<void>& future : futures_) {
     future.get(Deadline::in(patience));

@@ -49,6 +49,7 @@ void Reducer::set_sparse_metadata(std::map<std::string, at::Tensor> rows) {
   core_->set_sparse_metadata(rows);
 }
 void Reducer::set_divisor(int ranks) { core_->set_divisor(ranks); }
+int Reducer::divisor() const { return core_->divisor(); }
 const BucketPlan& Reducer::bucket_plan() const { return core_->plan(); }
 bool Reducer::should_rebuild_buckets() const {
   return core_->should_rebuild_buckets();

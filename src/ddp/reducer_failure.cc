@@ -12,10 +12,29 @@ namespace lockstep::detail {
 void ReducerCore::check_usable() const {
   if (phase_ != Phase::kFailed) return;
   throw AbortedError(
-      fmt::format("the Reducer failed in an earlier step; reset_state() it, or "
-                  "make a new one on the same parameters. The failure was: {}",
-                  describe(error_)),
+      "the Reducer failed in an earlier step; reset_state() it, or make a new "
+      "one on the same parameters",
       error_);
+}
+
+// Backward passes outputs whose gradients are reduced already. Where nothing
+// else is expected, what it adds would stay on this rank.
+void ReducerCore::refuse_to_go_again() const {
+  if (phase_ != Phase::kIdle || no_sync_ > 0) return;
+  const std::string text = again_text(lane_->rank());
+  log_error(text);
+  throw UsageError(text);
+}
+
+void ReducerCore::check_map_has(size_t parameter) const {
+  bool has = false;
+  access_.with_grad(parameters_[parameter],
+                    [&](const at::Tensor& grad) { has = grad.defined(); });
+  LOCKSTEP_CHECK(has, UsageError,
+                 "gradients are read from a GradientMap, and backward() has "
+                 "put that of parameter {} ('{}') into .grad; fill the map and "
+                 "call mark_ready(), or set_gradient_map(nullptr)",
+                 parameter, names_[parameter]);
 }
 
 void ReducerCore::check_between_steps(const char* call) const {
@@ -40,7 +59,7 @@ void ReducerCore::fail(std::exception_ptr error, Lock& lock) {
   } catch (const Error& known) {
     ErrorContext context;
     context.rank = lane_->rank();
-    context.operation = "backward";
+    context.operation = "reduction of gradients";
     context.group = lane_->name();
     rethrow_with_context(known, context);
   }

@@ -36,8 +36,7 @@ void ReducerCore::mark_ready_by_hand(size_t parameter) {
   {
     const Lock lock(mutex_);
     check_usable();
-    LOCKSTEP_CHECK(phase_ == Phase::kExpecting || phase_ == Phase::kReducing,
-                   UsageError,
+    LOCKSTEP_CHECK(expects_gradients(), UsageError,
                    "mark_ready needs a prepare_for_backward before it; the "
                    "Reducer is {}",
                    to_text(phase_));
@@ -64,7 +63,7 @@ Future<at::Tensor> ReducerCore::run_comm_hook(const GradBucket& bucket) {
 }
 
 Future<at::Tensor> ReducerCore::run_all_reduce_hook(const GradBucket& bucket) {
-  const int ranks = divisor_ == 0 ? lane_->size() : divisor_;
+  const int ranks = divisor();
   if (ranks == lane_->size()) {
     return reduce_buffer(*lane_, bucket, ReduceOp::kAverage);
   }
@@ -82,12 +81,13 @@ void ReducerCore::register_comm_hook(CommHook hook, const std::string& name) {
   const Lock lock(mutex_);
   check_between_steps("register_comm_hook");
   LOCKSTEP_CHECK(hook != nullptr, UsageError, "the hook '{}' is empty", name);
-  LOCKSTEP_CHECK(!hook_, UsageError,
+  LOCKSTEP_CHECK(!hook_is_fixed_, UsageError,
                  "a communication hook can be registered once: '{}' is, and "
                  "'{}' came second",
                  hook_name_, name);
   hook_ = std::move(hook);
   hook_name_ = name;
+  hook_is_fixed_ = true;
 }
 
 std::vector<GradBucket> ReducerCore::grad_buckets(bool zeros) {
@@ -109,7 +109,9 @@ void ReducerCore::add_no_sync(int change) {
 void ReducerCore::set_gradient_map(std::shared_ptr<GradientMap> map) {
   const Lock lock(mutex_);
   check_between_steps("set_gradient_map");
+  for (const auto& bucket : buckets_) bucket->evict_gradients();
   access_.use_map(std::move(map));
+  for (const auto& bucket : buckets_) bucket->adopt_gradients();
 }
 
 void ReducerCore::install_futures(const std::vector<Future<void>>& futures) {
@@ -144,21 +146,26 @@ void ReducerCore::set_sparse_metadata(
   const Lock lock(mutex_);
   check_between_steps("set_sparse_metadata");
   std::map<std::string, at::Tensor> left = rows;
-  for (const auto& bucket : buckets_) {
-    auto* sparse = dynamic_cast<SparseBucket*>(bucket.get());
-    if (sparse == nullptr) continue;
-    const std::string& name = sparse->members()[0].name;
-    LOCKSTEP_CHECK(left.count(name) > 0, UsageError,
+  std::map<size_t, at::Tensor> checked;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (!items_[i].sparse) continue;
+    LOCKSTEP_CHECK(left.count(names_[i]) > 0, UsageError,
                    "there are no sparse metadata for parameter '{}'; give them "
                    "for all sparse parameters or none",
-                   name);
-    sparse->set_rows(left[name]);
-    left.erase(name);
+                   names_[i]);
+    check_rows(left[names_[i]], parameters_[i], names_[i]);
+    checked[i] = left[names_[i]].clone();
+    left.erase(names_[i]);
   }
   LOCKSTEP_CHECK(left.empty(), UsageError,
                  "sparse metadata are given for '{}', which is no sparse "
                  "parameter",
                  left.begin()->first);
+  for (const auto& [parameter, one] : checked) {
+    auto& bucket = *buckets_[places_[parameter].bucket];
+    dynamic_cast<SparseBucket&>(bucket).set_rows(one);
+  }
+  sparse_rows_ = std::move(checked);  // for a rebuild in between
 }
 
 void ReducerCore::set_divisor(int ranks) {
@@ -166,6 +173,10 @@ void ReducerCore::set_divisor(int ranks) {
   const Lock lock(mutex_);
   check_between_steps("set_divisor");
   divisor_ = ranks;
+}
+
+int ReducerCore::divisor() const {
+  return divisor_ == 0 ? lane_->size() : divisor_;
 }
 
 void ReducerCore::on_plan_change(
@@ -209,11 +220,7 @@ int64_t ReducerCore::backwards() {
 
 std::vector<std::chrono::nanoseconds> ReducerCore::backward_times() {
   const Lock lock(mutex_);
-  std::vector<std::chrono::nanoseconds> times;
-  for (const Clock::time_point& ready : ready_times_) {
-    times.push_back(ready - prepared_at_);
-  }
-  return times;
+  return last_times_;
 }
 
 bool ReducerCore::is_graph_static() {

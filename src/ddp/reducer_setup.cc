@@ -23,7 +23,7 @@ std::shared_ptr<ReducerCore> ReducerCore::make(
   check_parameters(parameters, options);
   const std::shared_ptr<ReducerCore> core(new ReducerCore(
       std::move(parameters), std::move(group), std::move(options)));
-  // Before any collective: what is wrong here must not leave us out of step.
+  // What is wrong on all ranks is found before the first collective.
   core->grad_hooks_.emplace(core->parameters_, core->names_, core);
   core->open_lane();
   if (core->options_.verify) {
@@ -76,6 +76,9 @@ BucketPlan ReducerCore::first_plan() const {
 
 void ReducerCore::build_buckets(BucketPlan plan) {
   const at::NoGradGuard no_grad;
+  if (plan_notice_ && plan != plan_) plan_notice_(plan);
+  // The old memory goes with the last gradient that moves to the new.
+  buckets_.clear();
   std::vector<std::unique_ptr<Bucket>> buckets;
   std::vector<Place> places(parameters_.size());
   for (const auto& bucket : plan.buckets) {
@@ -96,7 +99,10 @@ std::unique_ptr<Bucket> ReducerCore::make_bucket(
     members.push_back({index, parameters_[index], names_[index]});
   }
   if (items_[indices[0]].sparse) {
-    return std::make_unique<SparseBucket>(std::move(members[0]), access_);
+    const auto rows = sparse_rows_.find(indices[0]);
+    return std::make_unique<SparseBucket>(
+        std::move(members[0]), access_,
+        rows == sparse_rows_.end() ? at::Tensor() : rows->second);
   }
   return make_dense_bucket(std::move(members), access_, *lane_,
                            options_.gradient_as_bucket_view);
@@ -117,47 +123,67 @@ bool ReducerCore::rebuild_buckets() {
   Lock lock(mutex_);
   const std::vector<size_t> seen = std::exchange(seen_order_, {});
   has_rebuilt_ = true;
-  lock.unlock();
-  BucketPlan plan = plan_for(agree_on_order(*lane_, seen), items_, options_);
-  if (plan == plan_) return false;  // on all ranks
-  if (plan_notice_) plan_notice_(plan);
-  build_buckets(std::move(plan));
-  lock.lock();
-  if (phase_ == Phase::kExpecting) start_cycle();
-  return true;
+  bool changed = false;
+  in_step(lock, [&] {
+    lock.unlock();
+    BucketPlan plan = plan_for(agree_on_order(*lane_, seen), items_, options_);
+    changed = plan != plan_;  // on all ranks, or on none
+    if (changed) build_buckets(std::move(plan));
+    lock.lock();
+    if (phase_ == Phase::kExpecting) start_cycle();
+  });
+  return changed;
 }
 
 void ReducerCore::set_group(std::shared_ptr<ProcessGroup> group) {
   LOCKSTEP_CHECK(group != nullptr, UsageError, "the new group is null");
+  begin_reset();
   parent_ = std::move(group);
-  reset_state();
+  end_reset();
 }
 
 void ReducerCore::reset_state() {
-  {
-    const Lock lock(mutex_);
-    LOCKSTEP_CHECK(phase_ != Phase::kFinalizing && !launching_, UsageError,
-                   "reset_state was called while buckets were being reduced; "
-                   "call it after backward()");
-    phase_ = Phase::kIdle;
-    error_ = nullptr;
-    forwards_.clear();
-    open_tasks_.clear();
-    oldest_graph_ = next_graph_;
-    seen_order_.clear();
-    has_rebuilt_ = false;
-    futures_.clear();
-    divisor_ = 0;
-    counter_ = ReadyCounter(parameters_.size(), options_.static_graph,
-                            options_.backwards_per_forward);
-    if (used_) used_->reset();
+  begin_reset();
+  end_reset();
+}
+
+void ReducerCore::begin_reset() {
+  const Lock lock(mutex_);
+  LOCKSTEP_CHECK(phase_ != Phase::kFinalizing && !launching_, UsageError,
+                 "reset_state was called while buckets were being reduced; "
+                 "call it after backward()");
+  // A healthy lane completes what was launched, for others may wait for it.
+  if (phase_ == Phase::kReducing && !lane_->failure()) {
+    lane_->abort("its Reducer was reset in the middle of a backward");
   }
-  if (!grad_hooks_) {
-    grad_hooks_.emplace(parameters_, names_, weak_from_this());
-  }
-  if (!lane_->failure()) lane_->abort("its Reducer was reset");
-  open_lane();
-  build_buckets(first_plan());
+  phase_ = Phase::kIdle;
+  error_ = nullptr;
+  forwards_.clear();
+  expects_unwatched_ = false;
+  open_tasks_.clear();
+  oldest_graph_ = next_graph_;
+  seen_order_.clear();
+  has_rebuilt_ = false;
+  hook_is_fixed_ = false;
+  futures_.clear();
+  sparse_rows_.clear();
+  divisor_ = 0;
+  counter_ = ReadyCounter(parameters_.size(), options_.static_graph,
+                          options_.backwards_per_forward);
+  if (used_) used_->reset();
+}
+
+void ReducerCore::end_reset() {
+  Lock lock(mutex_);
+  in_step(lock, [&] {
+    if (unused_) unused_.emplace(parent_->rank(), names_);
+    if (!grad_hooks_) {
+      grad_hooks_.emplace(parameters_, names_, weak_from_this());
+    }
+    lock.unlock();
+    open_lane();
+    build_buckets(first_plan());
+  });
 }
 
 }  // namespace lockstep::detail

@@ -15,33 +15,31 @@
 
 namespace lockstep::detail {
 
-SparseBucket::SparseBucket(Member member, const GradAccess& access)
-    : Bucket({std::move(member)}, access) {
+SparseBucket::SparseBucket(Member member, const GradAccess& access,
+                           at::Tensor rows)
+    : Bucket({std::move(member)}, access), rows_(std::move(rows)) {
   auto contents = std::make_shared<GradBucket::Contents>();
   contents->parameters.push_back(this->member().parameter);
   contents_ = std::move(contents);
 }
 
-void SparseBucket::set_rows(at::Tensor rows) {
+void check_rows(const at::Tensor& rows, const at::Tensor& parameter,
+                const std::string& name) {
   LOCKSTEP_CHECK(
-      rows.defined() && rows.dim() == 1 && rows.scalar_type() == at::kLong,
+      rows.defined() && rows.dim() == 1 && rows.scalar_type() == at::kLong &&
+          rows.is_contiguous(),
       UsageError,
-      "the rows given for parameter '{}' are not a list of 64-bit "
-      "integers",
-      member().name);
-  rows = rows.contiguous();
+      "the rows given for parameter '{}' are not a list of 64-bit integers",
+      name);
   const auto* begin = static_cast<const int64_t*>(rows.data_ptr());
   const int64_t* end = begin + rows.numel();
-  LOCKSTEP_CHECK(std::adjacent_find(begin, end, std::greater_equal<>()) == end,
-                 UsageError,
-                 "the rows given for parameter '{}' are not in ascending order",
-                 member().name);
   LOCKSTEP_CHECK(
-      begin == end || (*begin >= 0 && end[-1] < member().parameter.size(0)),
-      UsageError,
-      "the rows given for parameter '{}' go from {} to {}, and it has {}",
-      member().name, *begin, end[-1], member().parameter.size(0));
-  rows_ = std::move(rows);
+      std::adjacent_find(begin, end, std::greater_equal<>()) == end, UsageError,
+      "the rows given for parameter '{}' are not in ascending order", name);
+  LOCKSTEP_CHECK(
+      begin == end || (*begin >= 0 && end[-1] < parameter.size(0)), UsageError,
+      "the rows given for parameter '{}' go from {} to {}, and it has {}", name,
+      *begin, end[-1], parameter.size(0));
 }
 
 size_t SparseBucket::bytes() const {
@@ -131,8 +129,12 @@ void SparseBucket::finish(const at::Tensor& result, const IsUsed& is_used) {
                  : result;
     });
   }
+}
+
+void SparseBucket::release() {
   buffer_.reset();
   rows_.reset();
+  Bucket::release();
 }
 
 }  // namespace lockstep::detail

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <utility>
 
 #include "ddp/bucket.h"
 
@@ -12,16 +14,17 @@ namespace lockstep::detail {
 // part with no entries.
 class SparseBucket : public Bucket {
  public:
-  SparseBucket(Member member, const GradAccess& access);
+  // `rows`, where given: those that have a gradient on any rank in the coming
+  // backward, as check_rows() wants them. They travel as a dense block.
+  SparseBucket(Member member, const GradAccess& access, at::Tensor rows);
 
-  // For the coming backward: the rows that have a gradient on any rank, in
-  // ascending order. They travel as a dense block. Errors: UsageError.
-  void set_rows(at::Tensor rows);
+  void set_rows(at::Tensor rows) { rows_ = std::move(rows); }
 
   size_t bytes() const override;
   GradBucket view(size_t index, size_t count) const override;
   void clear() override;
   void finish(const at::Tensor& result, const IsUsed& is_used) override;
+  void release() override;
 
  private:
   void take(size_t position, bool is_unused) override;
@@ -34,5 +37,9 @@ class SparseBucket : public Bucket {
   at::Tensor buffer_;  // of the running backward
   bool is_unused_ = false;
 };
+
+// Errors: UsageError when `rows` are not ascending rows of `parameter`.
+void check_rows(const at::Tensor& rows, const at::Tensor& parameter,
+                const std::string& name);
 
 }  // namespace lockstep::detail

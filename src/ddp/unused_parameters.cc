@@ -17,7 +17,7 @@ std::vector<size_t> UnusedParameters::find(
   const EngineTask task = EngineTask::current();
   std::vector<size_t> unused;
   for (size_t i = 0; i < parameters.size(); ++i) {
-    if (!task.passes(hooks.accumulator(i))) unused.push_back(i);
+    if (!task.runs(hooks.accumulator(i))) unused.push_back(i);
   }
   check_hooks_are_on(hooks, parameters, unused, names_);
   if (unused.empty() && !std::exchange(warned_, true)) {
@@ -51,7 +51,8 @@ void check_hooks_are_on(const GradHooks& hooks,
                         const std::vector<size_t>& indices,
                         const std::vector<std::string>& names) {
   for (const size_t i : indices) {
-    LOCKSTEP_CHECK(hooks.is_on(i, parameters[i]), UsageError,
+    const bool frozen = !parameters[i].requires_grad();  // and no conversion
+    LOCKSTEP_CHECK(frozen || hooks.is_on(i, parameters[i]), UsageError,
                    "parameter {} ('{}') was converted or replaced after the "
                    "Reducer was made (module->to(dtype)?), so its gradients do "
                    "not come here; make a new Reducer",

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ddp/used_map.h"
 
+#include <utility>
+
 #include <ATen/ops/zeros.h>
 
 namespace lockstep::detail {
@@ -8,10 +10,15 @@ namespace lockstep::detail {
 UsedMap::UsedMap(size_t parameters)
     : local_(at::zeros({static_cast<int64_t>(parameters)}, at::kInt)) {}
 
-void UsedMap::reduce(ProcessGroup& group) {
-  if (pending_) pending_->wait();
-  global_ = local_.clone();
+at::Tensor UsedMap::take() {
+  at::Tensor taken = local_.clone();
   local_.zero_();
+  return taken;
+}
+
+void UsedMap::reduce(ProcessGroup& group, at::Tensor taken) {
+  if (pending_) pending_->wait();
+  global_ = std::move(taken);
   pending_ = all_reduce(group, global_);
 }
 

@@ -14,16 +14,20 @@ namespace lockstep::detail {
 // Which parameters had a gradient on any rank since the last reduction: the
 // others keep theirs as it was.
 //
-// Threads: guarded by the Reducer.
+// Threads: marks are guarded by the Reducer; the sum belongs to the thread that
+//          launches buckets, and then to the one that ends backward.
 class UsedMap {
  public:
   explicit UsedMap(size_t parameters);
 
   void mark(size_t parameter) { words()[parameter] = 1; }
+  bool is_marked(size_t parameter) { return words()[parameter] != 0; }
   const at::Tensor& local() const { return local_; }
 
-  // Launches the sum over the ranks, and starts a new count.
-  void reduce(ProcessGroup& group);
+  // What was marked until now, and a new count; then the sum of that over the
+  // ranks, which is launched without the Reducer's lock.
+  at::Tensor take();
+  void reduce(ProcessGroup& group, at::Tensor taken);
   // Waits for that sum. Only who meets a parameter that it did not use itself
   // needs to ask.
   bool is_used_anywhere(size_t parameter) const;

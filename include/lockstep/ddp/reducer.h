@@ -45,8 +45,9 @@ class ReducerCore;
 //
 // Give prepare_for_backward the loss, or everything the loss is computed from
 // by way of these parameters: a hook on those tensors tells where the outermost
-// backward ends. A backward without a prepare_for_backward before it, or inside
-// no_sync(), leaves gradients to accumulate on this rank alone.
+// backward ends. Prepare only what will have a backward. A backward without a
+// prepare_for_backward before it, or inside no_sync(), leaves gradients to
+// accumulate on this rank alone.
 //
 // Threads:   as for a training loop: one thread at a time. Gradients may come
 //            on any of autograd's threads.
@@ -107,12 +108,14 @@ class Reducer {
   void finish_backward();
 
   // Gradients are read and written in `map` from now on, at any time between
-  // two steps; null: in `.grad`, as at first.
+  // two steps; null: in `.grad`, as at first. Those of the place before stay
+  // there as they are.
   void set_gradient_map(std::shared_ptr<GradientMap> map);
 
   // ---- How gradients are reduced.
 
-  // Once, between steps. `name` is for errors.
+  // Once, between steps; and once more after a reset, for a hook that launches
+  // on group() needs the new one. `name` is for errors.
   void register_comm_hook(CommHook hook, const std::string& name = "hook");
   // The coming end of backward waits for these too.
   void install_futures(const std::vector<Future<void>>& futures);
@@ -125,7 +128,9 @@ class Reducer {
   // have gradients on any rank. Only these rows are sent, as a dense block.
   void set_sparse_metadata(std::map<std::string, at::Tensor> rows);
   // For one backward: sums are divided by this instead of the number of ranks.
+  // A hook of your own asks divisor() for it.
   void set_divisor(int ranks);
+  int divisor() const;
 
   // ---- Buckets.
 

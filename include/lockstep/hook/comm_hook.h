@@ -20,6 +20,10 @@ namespace lockstep {
 // (often the buffer itself, which saves a copy), and becomes the gradients. It
 // must complete, or backward fails when the group's timeout has passed.
 //
+// Launch on the Reducer's own group(): what a program launches elsewhere cannot
+// get between, and when one rank fails the others hear of it at once. On
+// another group they wait for its timeout.
+//
 // Errors: what it throws, and what its Future fails with, comes out of
 //         backward(); the Reducer has failed then, on all ranks.
 using CommHook = std::function<Future<at::Tensor>(GradBucket)>;

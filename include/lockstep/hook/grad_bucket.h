@@ -14,9 +14,9 @@ namespace lockstep {
 // A GradBucket is what a communication hook gets: gradients that are ready and
 // travel together, as one tensor.
 //
-//   auto average = [world](GradBucket bucket) {
+//   auto average = [&reducer](GradBucket bucket) {
 //     at::Tensor all = bucket.buffer();          // flat, or sparse
-//     auto work = all_reduce(world, all, ReduceOp::kAverage);
+//     auto work = all_reduce(reducer.group(), all, ReduceOp::kAverage);
 //     return work->future().then([all] { return all; });
 //   };
 //

@@ -123,20 +123,62 @@ TEST(ReducerErrors, OtherRanksHearWhyTheirBackwardEnds) {
   });
 }
 
+// Also without outputs, and for a backward that was asked for some gradients
+// only.
+TEST(ReducerErrors, WithoutOutputsAMissingGradientIsNamedTheSameWay) {
+  for (const bool with_inputs : {false, true}) {
+    on_ranks(2, [&](const SharedGroup& group) {
+      const Tensors parameters = some_parameters(2);
+      Reducer reducer(parameters, group, named({"a", "b"}));
+      reducer.check_finalized();
+      const Tensors some = pick(parameters, {1});
+      const at::Tensor loss = loss_of(with_inputs ? parameters : some, 1);
+      reducer.prepare_for_backward(with_inputs ? Tensors{loss} : Tensors{});
+      EXPECT_THAT(message_of<UsageError>([&] {
+                    with_inputs ? loss.backward({}, {}, false, some)
+                                : loss.backward();
+                  }),
+                  HasSubstr("0 ('a')"));
+      EXPECT_THAT(message_of<UsageError>([&] { reducer.check_finalized(); }),
+                  HasSubstr("0 ('a')"));
+      group->barrier()->wait();
+      expect_fresh_start(parameters, group);
+    });
+  }
+}
+
 TEST(ReducerErrors, ABackwardThatNeverEndedIsFoundByTheNextStep) {
   on_ranks(1, [](const SharedGroup& group) {
     const Tensors parameters = some_parameters(2);
     Reducer reducer(parameters, group, named({"a", "b"}));
-    reducer.check_finalized();
-    const at::Tensor loss = loss_of(pick(parameters, {1}), 1);
-    reducer.prepare_for_backward({});  // so nobody knows where it ends
-    loss.backward();
+    reducer.prepare_for_backward({});
+    reducer.mark_ready(1);
     EXPECT_THAT(message_of<UsageError>([&] { reducer.check_finalized(); }),
                 HasSubstr("0 ('a')"));
     EXPECT_THAT(
-        message_of<UsageError>([&] { reducer.prepare_for_backward({loss}); }),
+        message_of<UsageError>([&] { reducer.prepare_for_backward({}); }),
         HasSubstr("Expected to have finished reduction"));
     expect_fresh_start(parameters, group);
+  });
+}
+
+// A backward that threw before any gradient may be tried again.
+TEST(ReducerErrors, ABackwardThatThrewAtOnceMayBeRunAgain) {
+  on_ranks(2, [](const SharedGroup& group) {
+    const Tensors parameters = some_parameters(2);
+    Reducer reducer(parameters, group);
+    bool broken = true;
+    const at::Tensor sum = loss_of(parameters, group->rank() + 1);
+    sum.register_hook([&](const at::Tensor& grad) {
+      if (broken) throw std::runtime_error("not yet");
+      return grad;
+    });
+    const at::Tensor loss = sum * 1.0;
+    reducer.prepare_for_backward({loss});
+    EXPECT_THROW(loss.backward({}, true), std::runtime_error);
+    broken = false;
+    loss.backward();
+    EXPECT_TRUE(is_all(parameters[0].grad(), 1.5));
   });
 }
 
@@ -165,10 +207,20 @@ TEST(ReducerErrors, ASecondBackwardThroughReducedOutputsIsRefused) {
     loss.backward({}, true);
     EXPECT_THAT(message_of<UsageError>([&] { loss.backward(); }),
                 HasSubstr("backwards_per_forward"));
-    // Nothing was lost: the Reducer goes on.
+    // Nothing was lost: the Reducer goes on. And a new loss may well flow
+    // through the old output.
     clear_gradients(parameters);
     step(reducer, parameters, group->rank());
     EXPECT_TRUE(is_all(parameters[0].grad(), 1.5));
+    clear_gradients(parameters);
+    const at::Tensor first = loss_of(parameters, group->rank() + 1);
+    reducer.prepare_for_backward({first});
+    first.backward({}, true);
+    clear_gradients(parameters);
+    const at::Tensor second = first + loss_of(parameters, group->rank() + 1);
+    reducer.prepare_for_backward({second});
+    second.backward();
+    EXPECT_TRUE(is_all(parameters[0].grad(), 3));
   });
 }
 
@@ -221,6 +273,36 @@ TEST(ReducerErrors, AGradientThatIsReplacedMeanwhileIsNamed) {
     parameters[0].mutable_grad() = at::ones({4});
     EXPECT_THAT(message_of<UsageError>([&] { reducer.finish_backward(); }),
                 HasSubstr("0 ('a')"));
+  });
+}
+
+TEST(ReducerErrors, AFailedRebuildIsTheFailureOfAllRanks) {
+  on_ranks(2, [](const SharedGroup& group) {
+    const Tensors parameters = some_parameters(3);
+    ReducerOptions options;
+    options.bucket_caps_bytes = {16};
+    Reducer reducer(parameters, group, options);
+    const auto forward = [&] {
+      return (at::ones({4}) * parameters[1] * parameters[2] * parameters[0])
+          .sum();
+    };
+    const at::Tensor loss = forward();
+    reducer.prepare_for_backward({loss});
+    loss.backward();
+    ASSERT_TRUE(reducer.should_rebuild_buckets());
+    if (group->rank() == 1) {
+      reducer.on_plan_change(
+          [](const BucketPlan&) { throw UsageError("no plan for me"); });
+      EXPECT_THAT(
+          message_of<UsageError>([&] { reducer.prepare_for_forward(); }),
+          HasSubstr("no plan for me"));
+      EXPECT_NE(reducer.error(), nullptr);
+    } else {
+      EXPECT_THAT(
+          message_of<AbortedError>([&] { reducer.prepare_for_forward(); }),
+          HasSubstr("no plan for me"));
+    }
+    expect_fresh_start(parameters, group);
   });
 }
 

@@ -133,6 +133,21 @@ TEST(CommHook, AFailedFutureComesOutOfBackward) {
       "no more ink");
 }
 
+TEST(CommHook, AnEmptyFutureIsAnError) {
+  expect_hook_error([](const GradBucket&) { return Future<at::Tensor>(); },
+                    "'mine' returned an empty Future for bucket 0");
+}
+
+TEST(CommHook, WaitsForAGroupWithoutATimeout) {
+  GroupOptions options;
+  options.timeout = Deadline::Duration::max();
+  const auto group = std::move(make_local_groups(1, options)[0]);
+  const Tensors parameters = some_parameters(1);
+  Reducer reducer(parameters, group);
+  step(reducer, parameters, 0);
+  EXPECT_TRUE(is_all(parameters[0].grad(), 1));
+}
+
 TEST(CommHook, AResultOfAnotherSizeIsAnError) {
   expect_hook_error(
       [](const GradBucket&) {

@@ -125,6 +125,34 @@ TEST(SparseMetadata, SendTheRowsAsABlockForOneBackward) {
   });
 }
 
+// Given before the forward that rebuilds, they hold after it; and for one
+// backward only also where results are not copied.
+TEST(SparseMetadata, OutliveARebuildAndNothingElse) {
+  on_ranks(2, [](const SharedGroup& group) {
+    const Model model;
+    ReducerOptions options = options_for();
+    options.bucket_caps_bytes = {1};
+    Reducer reducer(model.parameters(), group, options);
+    reducer.set_optimizer_in_backward();
+    run_step(reducer, model.loss({1}, 1));
+    clear_gradients(model.parameters());
+    at::Tensor rows = at::tensor({2L, 3L});
+    reducer.set_sparse_metadata({{"table", rows}});
+    rows.fill_(7);
+    EXPECT_THAT(message_of<UsageError>([&] {
+                  run_step(reducer, model.loss({2, 4}, 1));
+                }),
+                HasSubstr("row 4 that is not among the 2 rows"));
+    group->barrier()->wait();
+    reducer.reset_state();
+    clear_gradients(model.parameters());
+    reducer.set_sparse_metadata({{"table", at::tensor({2L, 3L})}});
+    run_step(reducer, model.loss({2, 3}, 1));
+    clear_gradients(model.parameters());
+    run_step(reducer, model.loss({4}, 1));
+  });
+}
+
 TEST(SparseMetadata, AreChecked) {
   on_ranks(1, [](const SharedGroup& group) {
     const Model model;

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "lockstep/base/error.h"
+#include "support/message_of.h"
 #include "unit/ddp/ddp_ranks.h"
 
 namespace lockstep {
@@ -181,6 +183,49 @@ TEST(Reducer, NoSyncAccumulatesHere) {
   });
 }
 
+// Whatever was prepared before, on one rank or all: inside no_sync() nothing is
+// reduced, nor in a backward of which nobody spoke.
+TEST(Reducer, AnOldForwardDoesNotMakeALocalBackwardOurs) {
+  for (const bool keeps : {false, true}) {
+    on_ranks(2, [&](const SharedGroup& group) {
+      const Tensors parameters = some_parameters(2);
+      Reducer reducer(parameters, group);
+      const int mine = group->rank() + 1;
+      at::Tensor kept;
+      if (group->rank() == 0) {  // an evaluation with gradients on, say
+        kept = loss_of(parameters, 1);
+        reducer.prepare_for_backward({kept});
+        if (!keeps) kept.reset();
+      }
+      {
+        const auto guard = reducer.no_sync();
+        step(reducer, parameters, group->rank());
+      }
+      EXPECT_TRUE(is_all(parameters[0].grad(), mine));
+      step(reducer, parameters, group->rank());
+      EXPECT_TRUE(is_all(parameters[0].grad(), 3));
+      loss_of(parameters, mine).backward();
+      EXPECT_TRUE(is_all(parameters[0].grad(), 3 + mine));
+      EXPECT_EQ(reducer.backwards(), 1);
+    });
+  }
+}
+
+// Clipping and home-made zero_grad() do that.
+TEST(Reducer, AGradientMayBeGivenOtherMemory) {
+  on_ranks(2, [](const SharedGroup& group) {
+    const Tensors parameters = some_parameters(2);
+    Reducer reducer(parameters, group);
+    for (int i = 0; i < 3; ++i) {
+      step(reducer, parameters, group->rank());
+      for (const auto& one : parameters) {
+        EXPECT_TRUE(is_all(one.grad(), 1.5));
+        one.grad().set_data(at::zeros({4}));
+      }
+    }
+  });
+}
+
 TEST(Reducer, ABackwardThatWasNotPreparedIsLeftAlone) {
   on_ranks(2, [](const SharedGroup& group) {
     const Tensors parameters = some_parameters(2);
@@ -237,6 +282,27 @@ TEST(Reducer, GradientsMayBeMadeByHandAndLiveInAMap) {
     reducer.set_gradient_map(nullptr);
     step(reducer, parameters, group->rank());
     EXPECT_TRUE(is_all(parameters[0].grad(), 1.5));
+    EXPECT_TRUE(is_all((*map)[parameters[0]], 1.5));
+    // Each place keeps its own.
+    reducer.set_gradient_map(map);
+    reducer.prepare_for_backward({});
+    for (size_t p = 0; p < parameters.size(); ++p) {
+      (*map)[parameters[p]].fill_(10);
+      reducer.mark_ready(p);
+    }
+    reducer.finish_backward();
+    EXPECT_TRUE(is_all((*map)[parameters[0]], 10));
+    EXPECT_TRUE(is_all(parameters[0].grad(), 1.5));
+  });
+}
+
+TEST(Reducer, AMapThatBackwardDoesNotFillIsAnError) {
+  on_ranks(1, [](const SharedGroup& group) {
+    const Tensors parameters = some_parameters(1);
+    Reducer reducer(parameters, group);
+    reducer.set_gradient_map(std::make_shared<GradientMap>());
+    EXPECT_THAT(message_of<UsageError>([&] { step(reducer, parameters, 0); }),
+                ::testing::HasSubstr("mark_ready()"));
   });
 }
 
@@ -261,6 +327,29 @@ TEST(Reducer, MovesToAnotherGroup) {
     clear_gradients(parameters);
     step(reducer, parameters, group->rank());
     EXPECT_TRUE(is_all(parameters[0].grad(), group->rank() % 2 == 0 ? 2 : 3));
+  });
+}
+
+// One that resets early does not end what others still wait for.
+TEST(Reducer, AResetOfAHealthyGroupHurtsNobody) {
+  on_ranks(2, [](const SharedGroup& group) {
+    const Tensors parameters = some_parameters(2);
+    ReducerOptions options;
+    options.find_unused_parameters = true;
+    Reducer reducer(parameters, group, options);
+    reducer.register_comm_hook(hooks::all_reduce(reducer.group()), "first");
+    for (int i = 0; i < 50; ++i) {
+      clear_gradients(parameters);
+      const bool odd = group->rank() == 1;
+      const at::Tensor loss =
+          loss_of(odd ? pick(parameters, {0}) : parameters, 2);
+      reducer.prepare_for_backward({loss});
+      loss.backward();
+      EXPECT_TRUE(is_all(parameters[1].grad(), 1));
+      reducer.reset_state();
+      // The hook's group has gone with the reset.
+      reducer.register_comm_hook(hooks::all_reduce(reducer.group()), "next");
+    }
   });
 }
 

@@ -3,6 +3,7 @@
 // graph.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include "lockstep/base/error.h"
 #include "support/message_of.h"
@@ -26,6 +27,19 @@ void run_step(Reducer& reducer, const at::Tensor& loss) {
   reducer.prepare_for_backward({loss});
   loss.backward();
 }
+
+// Passes values on, and no gradients back.
+struct Undefined : torch::autograd::Function<Undefined> {
+  static at::Tensor forward(torch::autograd::AutogradContext* /*context*/,
+                            const at::Tensor& x) {
+    return x.clone();
+  }
+  static torch::autograd::variable_list backward(
+      torch::autograd::AutogradContext* /*context*/,
+      const torch::autograd::variable_list& /*gradients*/) {
+    return {at::Tensor()};
+  }
+};
 
 class Unused : public ::testing::TestWithParam<bool> {};
 INSTANTIATE_TEST_SUITE_P(Views, Unused, ::testing::Bool());
@@ -107,6 +121,32 @@ TEST(UnusedParameters, WhatNoSyncUsedCountsInTheNextReduction) {
     run_step(reducer, loss_of(pick(parameters, {0}), 4));
     EXPECT_TRUE(is_all(parameters[1].grad(), 2));
     EXPECT_TRUE(is_all(reducer.local_used_map(), 0));
+  });
+}
+
+// The graph has the parameter, and yet brings no gradient: none it stays.
+TEST_P(Unused, AnUndefinedGradientIsNoUse) {
+  on_ranks(2, [&](const SharedGroup& group) {
+    const Tensors parameters = some_parameters(2);
+    Reducer reducer(parameters, group, searching(GetParam()));
+    const at::Tensor loss =
+        (parameters[0] * Undefined::apply(parameters[1])).sum();
+    run_step(reducer, loss);
+    EXPECT_TRUE(is_all(parameters[0].grad(), 1));
+    EXPECT_FALSE(parameters[1].grad().defined());
+  });
+}
+
+TEST(UnusedParameters, AParameterMayBeFrozenLater) {
+  on_ranks(2, [](const SharedGroup& group) {
+    const Tensors parameters = some_parameters(2);
+    Reducer reducer(parameters, group, searching());
+    run_step(reducer, loss_of(parameters, 1));
+    parameters[1].set_requires_grad(false);
+    clear_gradients(parameters);
+    run_step(reducer, loss_of(parameters, 3));
+    EXPECT_TRUE(is_all(parameters[0].grad(), 3));
+    EXPECT_FALSE(parameters[1].grad().defined());
   });
 }
 
