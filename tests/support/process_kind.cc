@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/process_kind.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -11,6 +12,7 @@
 #include "lockstep/launch/world.h"
 #include "lockstep/store/prefix_store.h"
 #include "lockstep/store/rendezvous.h"
+#include "support/support.h"
 
 namespace lockstep::testing {
 namespace {
@@ -34,16 +36,18 @@ class Job {
                                          world_.store);
   }
 
-  Groups make_groups(int size, const GroupOptions& options) {
-    LOCKSTEP_CHECK(size <= world_.size, UsageError,
+  Groups make_groups(int size, int ranks_each, const GroupOptions& options) {
+    LOCKSTEP_CHECK(size <= world_.size * ranks_each, UsageError,
                    "a team of {} ranks, but this job has {} processes", size,
                    world_.size);
     const auto store = make_store();
     Groups groups(static_cast<size_t>(size));
-    if (world_.rank < size) {
-      groups[static_cast<size_t>(world_.rank)] = ProcessGroup::make(
-          patient(factory_), store, world_.rank, size, options);
-    }
+    const int first = world_.rank * ranks_each;
+    const int here = std::clamp(size - first, 0, ranks_each);
+    run_threads(here, [&](int i) {
+      groups[static_cast<size_t>(first + i)] = ProcessGroup::make(
+          patient(factory_), store, first + i, size, options);
+    });
     meet_all();
     return groups;
   }
@@ -67,12 +71,12 @@ class Job {
 
 }  // namespace
 
-std::optional<BackendKind> process_kind() {
+std::optional<BackendKind> process_kind(int ranks_each) {
   static const auto job = std::make_shared<Job>();
   if (job->size() == 1) return std::nullopt;
   return BackendKind{"Processes",
-                     [](int size, const GroupOptions& options) {
-                       return job->make_groups(size, options);
+                     [ranks_each](int size, const GroupOptions& options) {
+                       return job->make_groups(size, ranks_each, options);
                      },
                      [] { job->meet_all(); }, [] { return job->make_store(); }};
 }

@@ -16,6 +16,9 @@ namespace lockstep::testing {
 // same order. A team has the first processes; those it does not need wait for
 // the others in every run. A process whose test has failed must end, so that
 // the launcher ends the job: it would be out of step.
-std::optional<BackendKind> process_kind();
+//
+// With `ranks_each` above 1 a process has so many ranks, as threads: the first
+// ranks belong to the first process.
+std::optional<BackendKind> process_kind(int ranks_each = 1);
 
 }  // namespace lockstep::testing
