@@ -34,7 +34,7 @@ Comparison compare(int rounds, Better better, const Measure& ours,
                    const Measure& rival) {
   ours();
   rival();
-  std::vector<double> our_values, rival_values, ratios;
+  std::vector<double> our_values, rival_values;
   for (int round = 0; round < rounds; ++round) {
     double mine = ours();
     double theirs = rival();
@@ -42,13 +42,22 @@ Comparison compare(int rounds, Better better, const Measure& ours,
     mine = (mine + ours()) / 2;
     our_values.push_back(mine);
     rival_values.push_back(theirs);
-    ratios.push_back(better == Better::kMore ? mine / theirs : theirs / mine);
+  }
+  return compare(better, our_values, rival_values);
+}
+
+Comparison compare(Better better, const std::vector<double>& ours,
+                   const std::vector<double>& rival) {
+  std::vector<double> ratios;
+  for (size_t i = 0; i < ours.size(); ++i) {
+    ratios.push_back(better == Better::kMore ? ours[i] / rival[i]
+                                             : rival[i] / ours[i]);
   }
   Comparison result;
-  result.ours = median(our_values);
-  result.rival = median(rival_values);
-  result.best_ours = best_of(our_values, better);
-  result.best_rival = best_of(rival_values, better);
+  result.ours = median(ours);
+  result.rival = median(rival);
+  result.best_ours = best_of(ours, better);
+  result.best_rival = best_of(rival, better);
   result.ratio = median(ratios);
   result.lowest_ratio = *std::min_element(ratios.begin(), ratios.end());
   result.highest_ratio = *std::max_element(ratios.begin(), ratios.end());

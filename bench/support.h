@@ -38,6 +38,9 @@ struct Comparison {
 using Measure = std::function<double()>;
 Comparison compare(int rounds, Better better, const Measure& ours,
                    const Measure& rival);
+// For rounds that were measured in another way: a value of each per round.
+Comparison compare(Better better, const std::vector<double>& ours,
+                   const std::vector<double>& rival);
 
 // The middle value; the mean of the two in the middle when there are two.
 // `values` must not be empty.
@@ -63,6 +66,7 @@ class Report {
 
   Report(std::string bench, Options options);
 
+  bool is_quick() const { return options_.quick; }
   // How many to measure: enough for a median, or a glance with --quick.
   int rounds() const { return options_.quick ? 3 : 15; }
 
