@@ -146,7 +146,7 @@ class ReducerCore : public BackwardListener,
   std::vector<size_t> missing() const;
   void check_usable() const;
   void check_map_has(size_t parameter) const;
-  [[noreturn]] void fail(std::exception_ptr error, Lock& lock);
+  [[noreturn]] void fail(const std::exception_ptr& error, Lock& lock);
   // Runs a part of the step; what it throws ends the step.
   template <class Body>
   void in_step(Lock& lock, const Body& body) {

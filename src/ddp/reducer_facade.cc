@@ -45,7 +45,8 @@ void Reducer::set_optimizer_in_backward(bool on) {
   core_->set_optimizer_in_backward(on);
 }
 void Reducer::set_static_graph() { core_->set_static_graph(); }
-void Reducer::set_sparse_metadata(std::map<std::string, at::Tensor> rows) {
+void Reducer::set_sparse_metadata(
+    const std::map<std::string, at::Tensor>& rows) {
   core_->set_sparse_metadata(rows);
 }
 void Reducer::set_divisor(int ranks) { core_->set_divisor(ranks); }

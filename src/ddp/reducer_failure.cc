@@ -45,7 +45,7 @@ void ReducerCore::check_between_steps(const char* call) const {
 }
 
 // Ends the step: written to the log, told to the other ranks, thrown here.
-void ReducerCore::fail(std::exception_ptr error, Lock& lock) {
+void ReducerCore::fail(const std::exception_ptr& error, Lock& lock) {
   if (!lock.owns_lock()) lock.lock();
   launching_ = false;
   enter(Phase::kFailed);

@@ -95,6 +95,7 @@ void ReducerCore::build_buckets(BucketPlan plan) {
 std::unique_ptr<Bucket> ReducerCore::make_bucket(
     const std::vector<size_t>& indices) {
   std::vector<Member> members;
+  members.reserve(indices.size());
   for (const size_t index : indices) {
     members.push_back({index, parameters_[index], names_[index]});
   }

@@ -12,10 +12,9 @@ namespace detail {
 
 Future<at::Tensor> reduce_buffer(ProcessGroup& group, const GradBucket& bucket,
                                  ReduceOp op) {
-  const at::Tensor buffer = bucket.buffer();
-  return lockstep::all_reduce(group, buffer, op)->future().then([buffer] {
-    return buffer;
-  });
+  return lockstep::all_reduce(group, bucket.buffer(), op)
+      ->future()
+      .then([buffer = bucket.buffer()] { return buffer; });
 }
 
 }  // namespace detail

@@ -45,8 +45,9 @@ class Job {
     const int first = world_.rank * ranks_each;
     const int here = std::clamp(size - first, 0, ranks_each);
     run_threads(here, [&](int i) {
-      groups[static_cast<size_t>(first + i)] = ProcessGroup::make(
-          patient(factory_), store, first + i, size, options);
+      const int rank = first + i;
+      groups[static_cast<size_t>(rank)] =
+          ProcessGroup::make(patient(factory_), store, rank, size, options);
     });
     meet_all();
     return groups;

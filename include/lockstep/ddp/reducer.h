@@ -126,7 +126,7 @@ class Reducer {
   void set_static_graph();
   // For one backward: by name of a sparse parameter the rows, ascending, that
   // have gradients on any rank. Only these rows are sent, as a dense block.
-  void set_sparse_metadata(std::map<std::string, at::Tensor> rows);
+  void set_sparse_metadata(const std::map<std::string, at::Tensor>& rows);
   // For one backward: sums are divided by this instead of the number of ranks.
   // A hook of your own asks divisor() for it.
   void set_divisor(int ranks);

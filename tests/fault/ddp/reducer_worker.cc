@@ -44,6 +44,7 @@ int main(int argc, char** argv) {
   const auto group = join(argv);
   const int victim = std::stoi(argv[5]);
   std::vector<at::Tensor> parameters;
+  parameters.reserve(6);
   for (int i = 0; i < 6; ++i) {
     parameters.push_back(at::ones({100'000}).set_requires_grad(true));
   }
