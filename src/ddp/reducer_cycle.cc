@@ -156,6 +156,7 @@ void ReducerCore::collect_results() {
     if (!optimizer_in_backward_) buckets_[i]->finish(value, is_used);
     buckets_[i]->release();
   }
+  if (used_) used_->check();
   for (const Future<void>& future : futures_) {
     future.get(Deadline::in(patience));
   }

@@ -16,13 +16,22 @@ at::Tensor UsedMap::take() {
   return taken;
 }
 
-void UsedMap::reduce(ProcessGroup& group, at::Tensor taken) {
-  if (pending_) pending_->wait();
-  global_ = std::move(taken);
-  pending_ = all_reduce(group, global_);
+void UsedMap::reduce(ProcessGroup& group, at::Tensor taken) noexcept {
+  try {
+    if (pending_) pending_->wait();
+    global_ = std::move(taken);
+    pending_ = all_reduce(group, global_);
+  } catch (...) {
+    error_ = std::current_exception();
+  }
+}
+
+void UsedMap::check() const {
+  if (error_) std::rethrow_exception(error_);
 }
 
 bool UsedMap::is_used_anywhere(size_t parameter) const {
+  check();
   if (!pending_) return true;
   pending_->wait();
   return static_cast<const int32_t*>(global_.data_ptr())[parameter] > 0;
@@ -30,6 +39,7 @@ bool UsedMap::is_used_anywhere(size_t parameter) const {
 
 void UsedMap::reset() {
   pending_ = nullptr;
+  error_ = nullptr;
   local_.zero_();
 }
 

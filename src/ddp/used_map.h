@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 
 #include <ATen/core/Tensor.h>
 
@@ -25,9 +26,11 @@ class UsedMap {
   const at::Tensor& local() const { return local_; }
 
   // What was marked until now, and a new count; then the sum of that over the
-  // ranks, which is launched without the Reducer's lock.
+  // ranks, which is launched without the Reducer's lock. That it could not be
+  // launched is told by check(): what the buckets say comes first.
   at::Tensor take();
-  void reduce(ProcessGroup& group, at::Tensor taken);
+  void reduce(ProcessGroup& group, at::Tensor taken) noexcept;
+  void check() const;
   // Waits for that sum. Only who meets a parameter that it did not use itself
   // needs to ask.
   bool is_used_anywhere(size_t parameter) const;
@@ -40,6 +43,7 @@ class UsedMap {
   at::Tensor local_;
   at::Tensor global_;
   WorkHandle pending_;  // what fills global_
+  std::exception_ptr error_;
 };
 
 }  // namespace lockstep::detail

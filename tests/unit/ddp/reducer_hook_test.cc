@@ -5,6 +5,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/tensor/collectives.h"
+#include "support/fake_backend.h"
 #include "support/message_of.h"
 #include "unit/ddp/ddp_ranks.h"
 
@@ -131,6 +132,27 @@ TEST(CommHook, AFailedFutureComesOutOfBackward) {
             std::make_exception_ptr(std::runtime_error("no more ink")));
       },
       "no more ink");
+}
+
+// A rank dies; the sum of used parameters, launched after that, is refused. The
+// error is that of the bucket.
+TEST(CommHook, TheFirstFailureIsWhatBackwardThrows) {
+  const auto script = std::make_shared<FakeScript>();
+  const auto group = make_fake_group(script);
+  const Tensors parameters = some_parameters(1);
+  ReducerOptions options;
+  options.find_unused_parameters = true;
+  Reducer reducer(parameters, group, options);
+  const auto plain = hooks::all_reduce(reducer.group());
+  reducer.register_comm_hook([&](const GradBucket& bucket) {
+    auto result = plain(bucket);
+    result.wait(Deadline::in(std::chrono::seconds(9)));
+    return result;
+  });
+  script->fail_at(script->op_count(),
+                  std::make_exception_ptr(PeerError("rank 0 died", 0)));
+  EXPECT_THAT(message_of<PeerError>([&] { step(reducer, parameters, 0); }),
+              HasSubstr("rank 0 died"));
 }
 
 TEST(CommHook, AnEmptyFutureIsAnError) {
