@@ -154,9 +154,9 @@ FakeBackend::~FakeBackend() { script_->on_destroyed(); }
 void FakeBackend::run(const CollectiveOp& op, Patience& patience) {
   script_->on_run(op, patience);
   // A world of one has the result already, perhaps in another place.
-  if (place_.size == 1 && op.in.data != op.out.data && op.out.data != nullptr) {
-    std::memmove(op.out.data, op.in.data,
-                 std::min(op.in.bytes(), op.out.bytes()));
+  const size_t bytes = std::min(op.in.bytes(), op.out.bytes());
+  if (place_.size == 1 && bytes > 0) {
+    std::memmove(op.out.data, op.in.data, bytes);
   }
 }
 
