@@ -13,14 +13,14 @@
 
 namespace lockstep::detail {
 
-// Every change of phase. Failed can come from anywhere, and ends with a reset.
+// Every change of phase. A failure may come at any time, and so may a reset,
+// which goes back to Idle.
 void ReducerCore::enter(Phase next) {
   const bool legal =
       (phase_ == Phase::kIdle && next == Phase::kExpecting) ||
       (phase_ == Phase::kExpecting && next == Phase::kReducing) ||
       (phase_ == Phase::kReducing && next == Phase::kFinalizing) ||
-      (phase_ == Phase::kFinalizing && next == Phase::kIdle) ||
-      next == Phase::kFailed;
+      next == Phase::kIdle || next == Phase::kFailed;
   LOCKSTEP_ASSERT(legal);
   phase_ = next;
 }

@@ -157,7 +157,7 @@ void ReducerCore::begin_reset() {
   if (phase_ == Phase::kReducing && !lane_->failure()) {
     lane_->abort("its Reducer was reset in the middle of a backward");
   }
-  phase_ = Phase::kIdle;
+  enter(Phase::kIdle);
   error_ = nullptr;
   forwards_.clear();
   expects_unwatched_ = false;
