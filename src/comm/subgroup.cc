@@ -34,7 +34,8 @@ std::shared_ptr<ProcessGroup> ProcessGroup::make_child(int rank, int size,
               std::move(options));
 }
 
-std::shared_ptr<ProcessGroup> ProcessGroup::duplicate(const std::string& name) {
+std::shared_ptr<ProcessGroup> ProcessGroup::duplicate(
+    const std::string& name, std::optional<Deadline::Duration> timeout) {
   const auto where = [&] { return impl_->context("duplicate"); };
   return detail::with_context(where, [&] {
     LOCKSTEP_CHECK(!name.empty() && name.size() < kMostName, UsageError,
@@ -59,6 +60,7 @@ std::shared_ptr<ProcessGroup> ProcessGroup::duplicate(const std::string& name) {
     }
     GroupOptions options = impl_->options();
     options.name = fmt::format("{}/{}.{}", this->name(), name, number);
+    if (timeout) options.timeout = *timeout;
     return make_child(rank(), size(), std::move(options));
   });
 }

@@ -48,6 +48,11 @@ void check_parameters(const std::vector<at::Tensor>& parameters,
   LOCKSTEP_CHECK(options.backwards_per_forward >= 1, UsageError,
                  "backwards_per_forward is {}, and must be at least 1",
                  options.backwards_per_forward);
+  LOCKSTEP_CHECK(!options.skip_unused || options.static_graph ||
+                     options.find_unused_parameters,
+                 UsageError,
+                 "skip_unused needs to know what is unused; turn on "
+                 "find_unused_parameters or static_graph with it");
   for (size_t i = 0; i < parameters.size(); ++i) {
     check_parameter(parameters[i], options.names.empty()
                                        ? fmt::format("parameter {}", i)
@@ -99,6 +104,7 @@ std::vector<std::string> settings_text(const ReducerOptions& options) {
       fmt::format("find_unused_parameters = {}",
                   options.find_unused_parameters),
       fmt::format("static_graph = {}", options.static_graph),
+      fmt::format("skip_unused = {}", options.skip_unused),
       fmt::format("backwards_per_forward = {}", options.backwards_per_forward)};
   std::vector<size_t> sparse;
   for (size_t i = 0; i < options.expect_sparse.size(); ++i) {

@@ -80,11 +80,18 @@ std::weak_ptr<const void> watch_outputs(
     const std::weak_ptr<BackwardListener>& listener) {
   const auto alive = std::make_shared<const uint64_t>(graph);
   std::unordered_set<const Node*> seen;
-  for (const at::Tensor& output : outputs) {
-    if (!output.defined() || !output.grad_fn()) continue;
-    if (!seen.insert(output.grad_fn().get()).second) continue;
-    output.grad_fn()->add_post_hook(make_hook(
+  const auto watch = [&](const at::TensorBase& tensor) {
+    const auto node = tensor.grad_fn();
+    if (!node || !seen.insert(node.get()).second) return;
+    node->add_post_hook(make_hook(
         listener, [alive](BackwardListener& one) { one.on_output(*alive); }));
+  };
+  for (const at::Tensor& output : outputs) {
+    if (!output.defined()) continue;
+    watch(output);
+    // A view that is changed in place gets a new history, which goes on with
+    // that of its base.
+    if (output.is_view()) watch(output._base());
   }
   return alive;
 }

@@ -60,7 +60,8 @@ class GradHooks {
   std::vector<Hook> hooks_;
 };
 
-// Watches the nodes that made `outputs`: the listener hears of a backward that
+// Watches the nodes that made `outputs`, even when these are changed in place
+// afterwards: the listener hears of a backward that
 // passes them, with the number `graph`. What it returns lives as long as one of
 // these nodes; outputs without history have none.
 std::weak_ptr<const void> watch_outputs(

@@ -129,7 +129,7 @@ void ReducerCore::launch_ready_buckets(Lock& lock) {
   while (next_ < buckets_.size() && buckets_[next_]->is_ready()) {
     const size_t index = next_++;
     lock.unlock();
-    Future<at::Tensor> result = run_hook(*buckets_[index], index);
+    Future<at::Tensor> result = launch(*buckets_[index], index);
     lock.lock();
     buckets_[index]->set_result(std::move(result));
   }
@@ -160,6 +160,7 @@ void ReducerCore::finalize(Lock& lock) {
   lock.unlock();
   collect_results();
   lock.lock();
+  clock_.end();
   if (!has_rebuilt_) seen_order_ = arrival_.order_of(parameters_.size());
   note_times();
   futures_.clear();

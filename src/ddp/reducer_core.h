@@ -19,6 +19,7 @@
 #include "ddp/grad_hooks.h"
 #include "ddp/ready_counter.h"
 #include "ddp/rebuild.h"
+#include "ddp/step_clock.h"
 #include "ddp/unused_parameters.h"
 #include "ddp/used_map.h"
 #include "lockstep/base/thread.h"
@@ -65,6 +66,7 @@ class ReducerCore : public BackwardListener,
   void mark_ready_by_hand(size_t parameter);
   void finish_backward();
   void check_finalized();
+  void check_hooks();
 
   // ---- Buckets.
 
@@ -86,6 +88,7 @@ class ReducerCore : public BackwardListener,
   void set_divisor(int ranks);
   int divisor() const;
   void on_plan_change(std::function<void(const BucketPlan&)> notice);
+  void on_first_launch(std::function<void()> notice);
   void record_arrival_of_all();
   void set_group(std::shared_ptr<ProcessGroup> group);
   void reset_state();
@@ -99,6 +102,12 @@ class ReducerCore : public BackwardListener,
   int64_t iterations();
   int64_t backwards();
   std::vector<std::chrono::nanoseconds> backward_times();
+  bool has_rebuilt_buckets();
+  StepTimes last_step();
+  StepTotals all_steps();
+  bool is_syncing();
+  std::vector<size_t> unused_parameters();
+  const std::string& comm_hook_name() const { return hook_name_; }
   bool is_graph_static();
   std::exception_ptr error();
 
@@ -139,7 +148,9 @@ class ReducerCore : public BackwardListener,
   void mark_unused(const std::vector<size_t>& parameters, Lock& lock);
   void mark_ready(size_t parameter, bool is_unused, Lock& lock);
   void launch_ready_buckets(Lock& lock);
+  Future<at::Tensor> launch(const Bucket& bucket, size_t index);
   Future<at::Tensor> run_hook(const Bucket& bucket, size_t index);
+  void agree_on_skips(const std::vector<size_t>& unused);
   void finalize(Lock& lock);
   void forget_forwards();
   void collect_results();
@@ -179,6 +190,7 @@ class ReducerCore : public BackwardListener,
   std::string hook_name_ = "all_reduce";
   bool hook_is_fixed_ = false;
   std::function<void(const BucketPlan&)> plan_notice_;
+  std::function<void()> launch_notice_;
   BucketPlan plan_;
   std::vector<std::unique_ptr<Bucket>> buckets_;
   std::vector<Place> places_;  // by parameter
@@ -192,6 +204,7 @@ class ReducerCore : public BackwardListener,
   ReadyCounter counter_ LOCKSTEP_GUARDED_BY(mutex_);
   std::optional<UsedMap> used_ LOCKSTEP_GUARDED_BY(mutex_);
   std::optional<UnusedParameters> unused_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::vector<bool> skips_ LOCKSTEP_GUARDED_BY(mutex_);   // by bucket, or none
   bool reduce_used_ LOCKSTEP_GUARDED_BY(mutex_) = false;  // in this cycle
   ArrivalOrder arrival_ LOCKSTEP_GUARDED_BY(mutex_);
   // What the first reduction has shown, for the rebuild; empty before and
@@ -199,6 +212,7 @@ class ReducerCore : public BackwardListener,
   std::vector<size_t> seen_order_ LOCKSTEP_GUARDED_BY(mutex_);
   size_t next_ LOCKSTEP_GUARDED_BY(mutex_) = 0;  // bucket to launch
   bool launching_ LOCKSTEP_GUARDED_BY(mutex_) = false;
+  StepClock clock_ LOCKSTEP_GUARDED_BY(mutex_);
   std::vector<Future<void>> futures_ LOCKSTEP_GUARDED_BY(mutex_);
   std::vector<Clock::time_point> ready_times_ LOCKSTEP_GUARDED_BY(mutex_);
   std::vector<std::chrono::nanoseconds> last_times_ LOCKSTEP_GUARDED_BY(mutex_);

@@ -3,11 +3,13 @@
 // expected to what has come, is what ends with one reduction.
 #include <algorithm>
 
+#include <ATen/ops/ones.h>
 #include <fmt/format.h>
 
 #include "ddp/messages.h"
 #include "ddp/reducer_core.h"
 #include "lockstep/base/error.h"
+#include "lockstep/tensor/collectives.h"
 #include "lockstep/trace/trace.h"
 
 namespace lockstep::detail {
@@ -16,6 +18,7 @@ void ReducerCore::start_cycle() {
   counter_.start_cycle();
   arrival_.clear();
   next_ = 0;
+  skips_.clear();
   for (const auto& bucket : buckets_) bucket->expect_all();
   reduce_used_ = used_ && (!counter_.is_static() || counter_.is_learning());
   prepared_at_ = Clock::now();
@@ -35,16 +38,61 @@ void ReducerCore::forget_forwards() {
 void ReducerCore::begin_reducing(Lock& lock) {
   enter(Phase::kReducing);
   ++backwards_;
-  if (counter_.is_static()) return mark_unused(counter_.never_used(), lock);
+  clock_.begin_backward(buckets_.size());
   const bool search = options_.find_unused_parameters &&
                       options_.backwards_per_forward == 1 && grad_hooks_ &&
                       EngineTask::current();
-  if (search) mark_unused(unused_->find(*grad_hooks_, parameters_), lock);
+  std::vector<size_t> unused;
+  if (counter_.is_static()) {
+    unused = counter_.never_used();
+  } else if (search) {
+    unused = unused_->find(*grad_hooks_, parameters_);
+  }
+  const bool known = counter_.is_static() ? !counter_.is_learning() : search;
+  if (options_.skip_unused && known) agree_on_skips(unused);
+  mark_unused(unused, lock);
+}
+
+// Which buckets nobody needs, on any rank. The same everywhere, or ranks would
+// launch different collectives.
+void ReducerCore::agree_on_skips(const std::vector<size_t>& unused) {
+  at::Tensor used =
+      at::ones({static_cast<int64_t>(parameters_.size())}, at::kInt);
+  auto* words = static_cast<int32_t*>(used.data_ptr());
+  for (const size_t parameter : unused) {
+    // It may have been used before, inside of no_sync().
+    words[parameter] = used_->is_marked(parameter) ? 1 : 0;
+  }
+  CallOptions now;
+  now.sync = true;
+  all_reduce(*lane_, used, ReduceOp::kMax, now);
+  for (const auto& bucket : buckets_) {
+    const auto& members = bucket->members();
+    skips_.push_back(std::none_of(
+        members.begin(), members.end(),
+        [&](const Member& member) { return words[member.index] != 0; }));
+  }
 }
 
 void ReducerCore::mark_unused(const std::vector<size_t>& parameters,
                               Lock& lock) {
   for (const size_t parameter : parameters) mark_ready(parameter, true, lock);
+}
+
+Future<at::Tensor> ReducerCore::launch(const Bucket& bucket, size_t index) {
+  Future<at::Tensor> result;
+  if (!skips_.empty() && skips_[index]) {
+    result =
+        make_future([buffer = bucket.view(index, buckets_.size()).buffer()] {
+          return buffer;
+        });
+  } else {
+    const int64_t now = trace::now_ns();
+    result = run_hook(bucket, index);
+    clock_.launch(index, now, result);
+  }
+  if (index == 0 && launch_notice_) launch_notice_();
+  return result;
 }
 
 Future<at::Tensor> ReducerCore::run_hook(const Bucket& bucket, size_t index) {
@@ -137,7 +185,6 @@ void ReducerCore::end_cycle(Lock& lock) {
 }
 
 void ReducerCore::collect_results() {
-  const trace::Span span("wait for buckets", "ddp");
   // The group's own error, which names ranks, comes before this.
   constexpr Deadline::Duration longest = std::chrono::hours(24 * 365);
   const auto patience =
@@ -145,9 +192,11 @@ void ReducerCore::collect_results() {
   const auto is_used = [&](size_t parameter) {
     return !used_ || used_->is_used_anywhere(parameter);
   };
+  clock_.begin_waits();
   for (size_t i = 0; i < buckets_.size(); ++i) {
     const Future<at::Tensor>& result = buckets_[i]->result();
-    LOCKSTEP_CHECK(result.wait(Deadline::in(patience)), TimeoutError,
+    const bool came = clock_.wait(result, Deadline::in(patience));
+    LOCKSTEP_CHECK(came, TimeoutError,
                    "bucket {} of {}: the future of '{}' has not completed "
                    "after {} s; does its hook always set a result?",
                    i, buckets_.size(), hook_name_,
@@ -156,6 +205,7 @@ void ReducerCore::collect_results() {
     if (!optimizer_in_backward_) buckets_[i]->finish(value, is_used);
     buckets_[i]->release();
   }
+  clock_.end_waits();
   if (used_) used_->check();
   for (const Future<void>& future : futures_) {
     future.get(Deadline::in(patience));

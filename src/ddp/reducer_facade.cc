@@ -41,6 +41,9 @@ void Reducer::register_comm_hook(CommHook hook, const std::string& name) {
 void Reducer::install_futures(const std::vector<Future<void>>& futures) {
   core_->install_futures(futures);
 }
+void Reducer::on_first_launch(std::function<void()> notice) {
+  core_->on_first_launch(std::move(notice));
+}
 void Reducer::set_optimizer_in_backward(bool on) {
   core_->set_optimizer_in_backward(on);
 }
@@ -54,6 +57,9 @@ int Reducer::divisor() const { return core_->divisor(); }
 const BucketPlan& Reducer::bucket_plan() const { return core_->plan(); }
 bool Reducer::should_rebuild_buckets() const {
   return core_->should_rebuild_buckets();
+}
+bool Reducer::has_rebuilt_buckets() const {
+  return core_->has_rebuilt_buckets();
 }
 bool Reducer::rebuild_buckets() { return core_->rebuild_buckets(); }
 void Reducer::on_plan_change(std::function<void(const BucketPlan&)> notice) {
@@ -82,6 +88,16 @@ int64_t Reducer::iterations() const { return core_->iterations(); }
 int64_t Reducer::backwards() const { return core_->backwards(); }
 std::vector<std::chrono::nanoseconds> Reducer::backward_times() const {
   return core_->backward_times();
+}
+StepTimes Reducer::last_step() const { return core_->last_step(); }
+StepTotals Reducer::all_steps() const { return core_->all_steps(); }
+bool Reducer::is_syncing() const { return core_->is_syncing(); }
+void Reducer::check_parameters() const { core_->check_hooks(); }
+std::vector<size_t> Reducer::unused_parameters() const {
+  return core_->unused_parameters();
+}
+const std::string& Reducer::comm_hook_name() const {
+  return core_->comm_hook_name();
 }
 bool Reducer::is_graph_static() const { return core_->is_graph_static(); }
 std::exception_ptr Reducer::error() const { return core_->error(); }

@@ -72,6 +72,14 @@ void ReducerCore::check_finalized() {
                  unfinished_text(lane_->rank(), missing(), names_, options_));
 }
 
+void ReducerCore::check_hooks() {
+  const Lock lock(mutex_);
+  if (!grad_hooks_) return;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    check_hook_is_on(*grad_hooks_, parameters_, i, names_);
+  }
+}
+
 std::vector<size_t> ReducerCore::missing() const {
   std::vector<size_t> indices;
   for (size_t i = 0; i < parameters_.size(); ++i) {

@@ -186,6 +186,12 @@ void ReducerCore::on_plan_change(
   plan_notice_ = std::move(notice);
 }
 
+void ReducerCore::on_first_launch(std::function<void()> notice) {
+  const Lock lock(mutex_);
+  check_between_steps("on_first_launch");
+  launch_notice_ = std::move(notice);
+}
+
 void ReducerCore::record_arrival_of_all() {
   const Lock lock(mutex_);
   if (has_rebuilt_) return;
@@ -221,6 +227,32 @@ int64_t ReducerCore::backwards() {
 std::vector<std::chrono::nanoseconds> ReducerCore::backward_times() {
   const Lock lock(mutex_);
   return last_times_;
+}
+
+bool ReducerCore::has_rebuilt_buckets() {
+  const Lock lock(mutex_);
+  return has_rebuilt_;
+}
+
+StepTimes ReducerCore::last_step() {
+  const Lock lock(mutex_);
+  return clock_.last();
+}
+
+StepTotals ReducerCore::all_steps() {
+  const Lock lock(mutex_);
+  return clock_.totals();
+}
+
+bool ReducerCore::is_syncing() {
+  const Lock lock(mutex_);
+  return no_sync_ == 0;
+}
+
+std::vector<size_t> ReducerCore::unused_parameters() {
+  const Lock lock(mutex_);
+  if (unused_ && unused_->last()) return *unused_->last();
+  return {};
 }
 
 bool ReducerCore::is_graph_static() {

@@ -66,7 +66,9 @@ ReducerCore::~ReducerCore() {
   }
 }
 
-void ReducerCore::open_lane() { lane_ = parent_->duplicate("ddp"); }
+void ReducerCore::open_lane() {
+  lane_ = parent_->duplicate("ddp", options_.timeout);
+}
 
 BucketPlan ReducerCore::first_plan() const {
   return options_.bucket_plan

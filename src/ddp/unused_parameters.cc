@@ -46,18 +46,24 @@ void UnusedParameters::note(std::vector<size_t> unused, bool is_static) {
   last_ = std::move(unused);
 }
 
+void check_hook_is_on(const GradHooks& hooks,
+                      const std::vector<at::Tensor>& parameters, size_t index,
+                      const std::vector<std::string>& names) {
+  const at::Tensor& parameter = parameters[index];
+  const bool frozen = !parameter.requires_grad();  // and no conversion
+  LOCKSTEP_CHECK(frozen || hooks.is_on(index, parameter), UsageError,
+                 "parameter {} ('{}') was converted or replaced after it was "
+                 "given away (module->to(dtype)?), so its gradients do not "
+                 "come here any more; make a new DistributedDataParallel or "
+                 "Reducer after converting",
+                 index, names[index]);
+}
+
 void check_hooks_are_on(const GradHooks& hooks,
                         const std::vector<at::Tensor>& parameters,
                         const std::vector<size_t>& indices,
                         const std::vector<std::string>& names) {
-  for (const size_t i : indices) {
-    const bool frozen = !parameters[i].requires_grad();  // and no conversion
-    LOCKSTEP_CHECK(frozen || hooks.is_on(i, parameters[i]), UsageError,
-                   "parameter {} ('{}') was converted or replaced after the "
-                   "Reducer was made (module->to(dtype)?), so its gradients do "
-                   "not come here; make a new Reducer",
-                   i, names[i]);
-  }
+  for (const size_t i : indices) check_hook_is_on(hooks, parameters, i, names);
 }
 
 }  // namespace lockstep::detail

@@ -32,6 +32,7 @@ class UnusedParameters {
   void note(std::vector<size_t> unused, bool is_static);
 
   bool have_changed() const { return changed_; }
+  const std::optional<std::vector<size_t>>& last() const { return last_; }
 
  private:
   const int rank_;
@@ -41,8 +42,11 @@ class UnusedParameters {
   bool warned_ = false;
 };
 
-// Errors: UsageError names the first of `indices` that was converted, so that
-//         its gradients come no more.
+// Errors: UsageError names a parameter that was converted, so that its
+//         gradients come no more.
+void check_hook_is_on(const GradHooks& hooks,
+                      const std::vector<at::Tensor>& parameters, size_t index,
+                      const std::vector<std::string>& names);
 void check_hooks_are_on(const GradHooks& hooks,
                         const std::vector<at::Tensor>& parameters,
                         const std::vector<size_t>& indices,

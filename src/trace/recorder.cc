@@ -131,6 +131,17 @@ void Span::end() {
   detail::record(event_);
 }
 
+void span(const char* name, const char* category, int64_t start_ns,
+          int64_t end_ns) {
+  if (!is_enabled()) return;
+  Event event;
+  event.name = name;
+  event.category = category;
+  event.start_ns = start_ns;
+  event.duration_ns = end_ns - start_ns;
+  detail::record(event);
+}
+
 namespace {
 
 void record_moment(EventKind kind, const char* name, const char* category,

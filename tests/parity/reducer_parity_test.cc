@@ -3,7 +3,6 @@
 // reference. An ordinary run takes all settings with two local ranks, and of
 // the others a selection in which every pair occurs; a full run takes all.
 #include <array>
-#include <map>
 #include <memory>
 #include <tuple>
 
@@ -12,8 +11,8 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/ddp/reducer.h"
+#include "parity/expected.h"
 #include "parity/parity_kinds.h"
-#include "parity/reference.h"
 #include "parity/trainee.h"
 #include "support/pairwise.h"
 #include "support/support.h"
@@ -24,13 +23,17 @@ namespace {
 using testing::difference;
 using testing::Graph;
 using testing::ModelKind;
-using testing::Reference;
 using testing::Reset;
 using testing::Row;
 using testing::Tensors;
 
-constexpr uint64_t kSeed = 7;
-constexpr int kSteps = 4;
+using testing::Expected;
+using testing::kSeed;
+using testing::kSteps;
+using testing::Problem;
+using testing::References;
+using testing::wrong_layout;
+
 constexpr int kLargest = 4;  // ranks
 constexpr size_t kTinyCap = 256;
 
@@ -110,77 +113,6 @@ std::vector<Row> rows_for(int backend, int size) {
   return rows;
 }
 
-// What there should be after each step.
-struct Expected {
-  Tensors gradients;
-  Tensors weights;
-  std::vector<Tensors> buffers;  // by shard
-};
-
-std::vector<Expected> expected_steps(const Setting& one) {
-  Reference reference(one.model, kSeed, one.dtype, one.size);
-  std::vector<Expected> steps;
-  for (int step = 0; step < kSteps; ++step) {
-    reference.reset(one.reset);
-    reference.run([&](testing::Model& model, int shard) {
-      model.backward(model.loss(step, shard));
-    });
-    Expected expected;
-    expected.gradients = reference.gradients();
-    reference.descend();
-    expected.weights = reference.weights();
-    for (int shard = 0; shard < one.size; ++shard) {
-      expected.buffers.push_back(reference.buffers(shard));
-    }
-    steps.push_back(std::move(expected));
-  }
-  return steps;
-}
-
-// Settings that differ only in what the reference does not know share it.
-class References {
- public:
-  const std::vector<Expected>& of(const Setting& one) {
-    const auto key =
-        std::make_tuple(one.model.name, one.size, one.reset, one.dtype);
-    const auto at = known_.find(key);
-    if (at != known_.end()) return at->second;
-    return known_[key] = expected_steps(one);
-  }
-
- private:
-  std::map<std::tuple<std::string, int, Reset, at::ScalarType>,
-           std::vector<Expected>>
-      known_;
-};
-
-// Gradients lie in memory as their parameters do.
-std::string wrong_layout(const testing::Model& model) {
-  for (size_t i = 0; i < model.parameters().size(); ++i) {
-    const at::Tensor& parameter = model.parameters()[i];
-    const at::Tensor& gradient = parameter.grad();
-    if (!gradient.defined() || gradient.is_sparse()) continue;
-    if (gradient.suggest_memory_format() != parameter.suggest_memory_format()) {
-      return model.names()[i] + " has another memory format";
-    }
-  }
-  return "";
-}
-
-// Keeps the first problem; later ones follow from it.
-class Problem {
- public:
-  void note(int step, const char* what, const std::string& text) {
-    if (text_.empty() && !text.empty()) {
-      text_ = fmt::format("step {}: {}: {}", step, what, text);
-    }
-  }
-  const std::string& text() const { return text_; }
-
- private:
-  std::string text_;
-};
-
 // Trains on one rank and returns what was wrong.
 std::string train(ProcessGroup& group, const Setting& one,
                   const std::vector<Expected>& expected) {
@@ -234,7 +166,8 @@ TEST_P(ReducerParity, GradientsAndWeightsAreThoseOfTheReference) {
   for (const Row& row : rows) {
     const Setting one = setting_of(row);
     SCOPED_TRACE(to_text(one));
-    const std::vector<Expected>& expected = references.of(one);
+    const std::vector<Expected>& expected =
+        references.of(one.model, one.size, one.reset, one.dtype);
     if (!team) {
       team = std::make_unique<testing::RankTeam>(rank_kind, size,
                                                  parity_options());

@@ -186,8 +186,9 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
 
   // ---- Other groups, from this one. Collectives that block.
 
-  // Another lane among the same ranks.
-  std::shared_ptr<ProcessGroup> duplicate(const std::string& name);
+  // Another lane among the same ranks, with this one's timeout unless told.
+  std::shared_ptr<ProcessGroup> duplicate(
+      const std::string& name, std::optional<Deadline::Duration> timeout = {});
 
   // A group for each color, its ranks in the order of (key, rank here). Null
   // for a rank whose color is kNoGroup.

@@ -15,6 +15,7 @@
 #include "lockstep/comm/process_group.h"
 #include "lockstep/ddp/gradient_map.h"
 #include "lockstep/ddp/reducer_options.h"
+#include "lockstep/ddp/step_times.h"
 #include "lockstep/hook/comm_hook.h"
 #include "lockstep/hook/grad_bucket.h"
 #include "lockstep/plan/bucket_plan.h"
@@ -97,8 +98,13 @@ class Reducer {
   };
   [[nodiscard]] NoSync no_sync();
 
+  bool is_syncing() const;  // no such guard lives
+
   // Throws the error of an unfinished reduction, if there is one.
   void check_finalized() const;
+  // Errors: UsageError names a parameter that was converted, as by
+  // module->to(dtype): its gradients do not come here any more.
+  void check_parameters() const;
 
   // ---- Gradients that no backward() brings, after prepare_for_backward({}).
 
@@ -119,6 +125,10 @@ class Reducer {
   void register_comm_hook(CommHook hook, const std::string& name = "hook");
   // The coming end of backward waits for these too.
   void install_futures(const std::vector<Future<void>>& futures);
+  // Called in every reduced backward when its first bucket has been launched:
+  // the place for a small collective on group() that is to hide behind the
+  // others. Empty: no more.
+  void on_first_launch(std::function<void()> notice);
   // The hook's continuation has updated the parameters: results are not copied
   // to gradients any more.
   void set_optimizer_in_backward(bool on = true);
@@ -136,6 +146,7 @@ class Reducer {
 
   const BucketPlan& bucket_plan() const;
   bool should_rebuild_buckets() const;
+  bool has_rebuilt_buckets() const;
   // A collective if it should; true if there are new buckets.
   bool rebuild_buckets();
   // Called with the plan to come before buckets change.
@@ -170,6 +181,12 @@ class Reducer {
   int64_t backwards() const;  // in which gradients were reduced
   // By parameter: from prepare_for_backward to the gradient, in the last one.
   std::vector<std::chrono::nanoseconds> backward_times() const;
+  // Of the last backward in which gradients were reduced.
+  StepTimes last_step() const;
+  StepTotals all_steps() const;
+  // Parameters that got no gradient in it here, as far as anybody looked.
+  std::vector<size_t> unused_parameters() const;
+  const std::string& comm_hook_name() const;
   // False once the set of unused parameters has changed between two steps.
   bool is_graph_static() const;
   // What ended the last step, or null.

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "lockstep/base/deadline.h"
 #include "lockstep/plan/bucket_plan.h"
 
 namespace lockstep {
@@ -36,6 +38,11 @@ struct ReducerOptions {
   // times (activation checkpointing) or never, without a search.
   bool static_graph = false;
 
+  // A bucket of which no rank uses any parameter is not sent at all. Ranks
+  // agree on that at the start of backward, by a small collective that blocks.
+  // For a static graph or find_unused_parameters.
+  bool skip_unused = false;
+
   // How often backward() is called after one forward. Gradients are reduced
   // in the last of them.
   int backwards_per_forward = 1;
@@ -45,6 +52,9 @@ struct ReducerOptions {
 
   // By parameter: what errors call it. Empty: "parameter 0" and so on.
   std::vector<std::string> names;
+
+  // For collectives on the Reducer's lane; none: as the group has it.
+  std::optional<Deadline::Duration> timeout;
 
   // Compare parameters and options with the other ranks at the start: one
   // small collective.

@@ -100,6 +100,14 @@ class Span {
   Event event_;
 };
 
+// The clock of all events.
+inline int64_t now_ns() { return detail::now_ns(); }
+
+// Records a span that was measured by now_ns(): for times that somebody needs
+// whether they are recorded or not.
+void span(const char* name, const char* category, int64_t start_ns,
+          int64_t end_ns);
+
 // Something that happened at one moment.
 void instant(const char* name, const char* category);
 

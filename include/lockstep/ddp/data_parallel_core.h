@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "lockstep/base/future.h"
+#include "lockstep/comm/process_group.h"
+#include "lockstep/ddp/ddp_options.h"
+#include "lockstep/ddp/ddp_stats.h"
+#include "lockstep/ddp/reducer.h"
+#include "lockstep/hook/comm_hook.h"
+
+namespace torch::nn {
+class Module;
+}  // namespace torch::nn
+
+namespace lockstep {
+
+using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+
+// Synchronises buffers in the place of the built-in way, on `group`, which is
+// the wrapper's own. All ranks get the same buffers in the same order. The end
+// of backward waits for the futures that it returns.
+using BufferHook = std::function<std::vector<Future<void>>(
+    ProcessGroup& group, const NamedTensors& buffers)>;
+enum class BufferHookTime { kBeforeForward, kAfterForward };
+
+// What DistributedDataParallel<M> is for every M: all but forward itself.
+//
+// Threads:   as for a training loop: one thread at a time.
+// Ownership: shares the module and the group with their owners.
+// Errors:    the constructor throws UsageError for a module that cannot be
+//            trained in parallel (no parameter requires a gradient, one is not
+//            on the CPU or has no storage, a name that does not exist), and
+//            MismatchError on all ranks when they differ or one of them could
+//            not go on. A step: see Reducer.
+class DataParallelCore {
+ public:
+  class Impl;  // ours
+
+  // A collective that blocks, unless options.init_sync is off.
+  DataParallelCore(std::shared_ptr<torch::nn::Module> module,
+                   std::shared_ptr<ProcessGroup> group, DdpOptions options);
+  ~DataParallelCore();
+  DataParallelCore(const DataParallelCore&) = delete;
+  DataParallelCore& operator=(const DataParallelCore&) = delete;
+
+  // ---- Steps that do not synchronise.
+
+  // While the guard lives, forward and backward accumulate gradients on this
+  // rank alone; the next step outside of it reduces the sum. Nests.
+  [[nodiscard]] Reducer::NoSync no_sync();
+
+  // ---- How gradients are reduced; see Reducer.
+
+  void register_comm_hook(CommHook hook, const std::string& name = "hook");
+  void install_futures(const std::vector<Future<void>>& futures);
+  void set_optimizer_in_backward(bool on = true);
+  void set_static_graph();
+  void set_sparse_metadata(const std::map<std::string, at::Tensor>& rows);
+
+  // ---- Buffers.
+
+  // Once. Runs in every synchronised forward of training.
+  void register_buffer_hook(
+      BufferHook hook, BufferHookTime when = BufferHookTime::kBeforeForward);
+  // Gives all ranks rank 0's buffers now: after changing some by hand on one
+  // rank. A collective that blocks.
+  void sync_buffers();
+
+  // ---- The group.
+
+  // Goes on among the ranks of another group: compares and synchronises them as
+  // the constructor does. A collective that blocks. A hook must be registered
+  // again.
+  void update_process_group(std::shared_ptr<ProcessGroup> group);
+  // After a failed step: the same with the group as it is.
+  void reset_state();
+  // From now on this is a plain module.
+  void remove_hooks();
+  // Throws the error of an unfinished reduction, if there is one.
+  void check_finalized() const;
+
+  // ---- What there is.
+
+  // With init_sync off and before the first forward, this makes it: a
+  // collective then.
+  Reducer& reducer();
+  const BucketPlan& bucket_plan();
+  DdpStats stats() const;
+  const DdpOptions& options() const;
+
+ protected:
+  // Around the module's forward. begin_forward() is true when gradients of
+  // this forward will be reduced; end_forward() then gets every tensor of the
+  // output, and may replace it by one that is equal.
+  bool begin_forward();
+  void end_forward(const std::vector<at::Tensor*>& outputs, bool synced);
+
+ private:
+  const std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ddp/module_parts.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+#include <unordered_set>
+
+#include <fmt/format.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/embedding.h>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::detail {
+namespace {
+
+using Names = std::vector<std::string>;
+
+bool contains(const Names& names, const std::string& one) {
+  return std::find(names.begin(), names.end(), one) != names.end();
+}
+
+// How many letters must change to come from one to the other.
+size_t distance(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+void check_exists(const std::string& name, const char* where,
+                  const Names& known) {
+  if (contains(known, name)) return;
+  std::string nearest;
+  if (!known.empty()) {
+    nearest =
+        *std::min_element(known.begin(), known.end(),
+                          [&](const std::string& a, const std::string& b) {
+                            return distance(a, name) < distance(b, name);
+                          });
+  }
+  throw UsageError(fmt::format(
+      "DdpOptions::{} has '{}', which the module does not have{}", where, name,
+      nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest)));
+}
+
+void check_names(const torch::nn::Module& module, const DdpOptions& options) {
+  Names parameters;
+  for (const auto& one : module.named_parameters()) {
+    parameters.push_back(one.key());
+  }
+  Names all = parameters;
+  for (const auto& one : module.named_buffers()) all.push_back(one.key());
+  for (const auto& name : options.ignored) check_exists(name, "ignored", all);
+  for (const auto& name : options.delayed.names) {
+    check_exists(name, "delayed", parameters);
+  }
+  LOCKSTEP_CHECK(
+      options.delayed.names.empty() == options.delayed.trigger.empty(),
+      UsageError, "DdpOptions::delayed needs both, the names and the trigger");
+  if (!options.delayed.trigger.empty()) {
+    check_exists(options.delayed.trigger, "delayed.trigger", parameters);
+  }
+}
+
+// Weights of embeddings that were asked for sparse gradients.
+std::unordered_set<const void*> sparse_weights(
+    const torch::nn::Module& module) {
+  std::unordered_set<const void*> weights;
+  for (const auto& one : module.modules()) {
+    const auto* embedding = one->as<torch::nn::EmbeddingImpl>();
+    if (embedding && embedding->options.sparse()) {
+      weights.insert(embedding->weight.unsafeGetTensorImpl());
+    }
+    const auto* bag = one->as<torch::nn::EmbeddingBagImpl>();
+    if (bag && bag->options.sparse()) {
+      weights.insert(bag->weight.unsafeGetTensorImpl());
+    }
+  }
+  return weights;
+}
+
+void check_tensor(const std::string& name, const at::Tensor& tensor) {
+  LOCKSTEP_CHECK(tensor.defined(), UsageError,
+                 "parameter '{}' is an undefined tensor", name);
+  LOCKSTEP_CHECK(tensor.layout() == at::kStrided && tensor.has_storage(),
+                 UsageError,
+                 "parameter '{}' has no storage of its own; dense parameters "
+                 "on the CPU can be trained in parallel",
+                 name);
+  LOCKSTEP_CHECK(tensor.device().is_cpu(), UsageError,
+                 "parameter '{}' is on {}; all parameters must be on the CPU",
+                 name, tensor.device().str());
+}
+
+// A tensor with two names must be treated alike under both.
+void check_alike(const std::string& what, const Names& listed,
+                 const std::string& first, const std::string& second) {
+  const bool a = contains(listed, first);
+  const bool b = contains(listed, second);
+  LOCKSTEP_CHECK(a == b, UsageError,
+                 "'{}' and '{}' are the same tensor, and only '{}' is {}; name "
+                 "both or neither",
+                 first, second, a ? first : second, what);
+}
+
+}  // namespace
+
+ModuleParts take_apart(const torch::nn::Module& module,
+                       const DdpOptions& options) {
+  check_names(module, options);
+  ModuleParts parts;
+  parts.module_name = module.name();
+  for (const auto& one : module.modules()) {
+    const bool is_sync_bn =
+        one->name().find("SyncBatchNorm") != std::string::npos;
+    parts.has_sync_bn = parts.has_sync_bn || is_sync_bn;
+  }
+  const auto sparse = sparse_weights(module);
+  std::unordered_map<const void*, std::string> first_names;
+  bool any_reduced = false;
+  for (const auto& one : module.named_parameters()) {
+    const std::string& name = one.key();
+    const at::Tensor& tensor = one.value();
+    const void* identity = tensor.unsafeGetTensorImpl();
+    const bool ignored = contains(options.ignored, name);
+    parts.identities.push_back(ignored ? nullptr : identity);
+    if (!tensor.defined()) continue;  // a Linear without bias has one
+    const auto [first, is_new] = first_names.emplace(identity, name);
+    if (!is_new) {
+      check_alike("ignored", options.ignored, first->second, name);
+      check_alike("delayed", options.delayed.names, first->second, name);
+      continue;
+    }
+    if (ignored) continue;
+    check_tensor(name, tensor);
+    const bool delayed = contains(options.delayed.names, name);
+    LOCKSTEP_CHECK(!delayed || tensor.requires_grad(), UsageError,
+                   "parameter '{}' is to be delayed, and requires no gradient",
+                   name);
+    any_reduced = any_reduced || (tensor.requires_grad() && !delayed);
+    parts.parameters.push_back({name, tensor, tensor.requires_grad(),
+                                sparse.count(identity) > 0, delayed});
+  }
+  LOCKSTEP_CHECK(any_reduced, UsageError,
+                 "{} has no parameter that requires a gradient{}; there is "
+                 "nothing to train in parallel",
+                 parts.module_name,
+                 options.ignored.empty() && options.delayed.names.empty()
+                     ? ""
+                     : " and is neither ignored nor delayed");
+  return parts;
+}
+
+void check_unchanged(const torch::nn::Module& module,
+                     const ModuleParts& parts) {
+  const std::vector<at::Tensor> now = module.parameters();
+  size_t changed = 0;
+  while (changed < now.size() && changed < parts.identities.size()) {
+    const void* before = parts.identities[changed];
+    if (before && before != now[changed].unsafeGetTensorImpl()) break;
+    ++changed;
+  }
+  if (changed < now.size() || now.size() < parts.identities.size()) {
+    const auto named = module.named_parameters();
+    throw UsageError(fmt::format(
+        "parameter '{}' was {} after the module was wrapped; make a new "
+        "DistributedDataParallel",
+        changed < named.size() ? named[changed].key() : "(the last)",
+        now.size() < parts.identities.size()   ? "removed"
+        : now.size() > parts.identities.size() ? "added"
+                                               : "replaced"));
+  }
+  for (const auto& one : parts.parameters) {
+    LOCKSTEP_CHECK(one.requires_grad || !one.tensor.requires_grad(), UsageError,
+                   "parameter '{}' was frozen when the module was wrapped, and "
+                   "requires a gradient now, which nobody would average; make "
+                   "a new DistributedDataParallel",
+                   one.name);
+  }
+}
+
+NamedTensors buffers_of(const torch::nn::Module& module,
+                        const DdpOptions& options) {
+  NamedTensors buffers;
+  std::unordered_set<const void*> seen;
+  for (const auto& one : module.named_buffers()) {
+    const bool wanted = one.value().defined() &&
+                        !contains(options.ignored, one.key()) &&
+                        seen.insert(one.value().unsafeGetTensorImpl()).second;
+    if (wanted) buffers.emplace_back(one.key(), one.value());
+  }
+  return buffers;
+}
+
+bool is_training(const torch::nn::Module& module) {
+  return module.is_training();
+}
+
+}  // namespace lockstep::detail

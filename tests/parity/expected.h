@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "parity/reference.h"
+#include "parity/zoo.h"
+
+namespace lockstep::testing {
+
+constexpr uint64_t kSeed = 7;
+constexpr int kSteps = 4;
+
+// What there should be after each step.
+struct Expected {
+  Tensors gradients;
+  Tensors weights;
+  std::vector<Tensors> buffers;  // by shard
+};
+
+// Computes it by the dull reference; settings that differ only in what that
+// does not know share it.
+class References {
+ public:
+  const std::vector<Expected>& of(const ModelKind& model, int size, Reset reset,
+                                  at::ScalarType dtype);
+
+ private:
+  std::map<std::tuple<std::string, int, Reset, at::ScalarType>,
+           std::vector<Expected>>
+      known_;
+};
+
+// Gradients lie in memory as their parameters do; or what is wrong.
+std::string wrong_layout(const Model& model);
+
+// Keeps the first problem; later ones follow from it.
+class Problem {
+ public:
+  void note(int step, const char* what, const std::string& text);
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+}  // namespace lockstep::testing
