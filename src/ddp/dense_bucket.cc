@@ -142,7 +142,7 @@ class DenseBucket : public Bucket {
                              const at::Tensor& grad) {
     LOCKSTEP_CHECK(!grad.is_sparse(), UsageError,
                    "parameter {} ('{}') got a sparse gradient; say so in "
-                   "ReducerOptions::expect_sparse",
+                   "DdpOptions::sparse or ReducerOptions::expect_sparse",
                    member.index, member.name);
     LOCKSTEP_CHECK(grad.scalar_type() == slot.view.scalar_type(), UsageError,
                    "the gradient of parameter {} ('{}') is of type {} and its "

@@ -61,6 +61,9 @@ void check_names(const torch::nn::Module& module, const DdpOptions& options) {
   Names all = parameters;
   for (const auto& one : module.named_buffers()) all.push_back(one.key());
   for (const auto& name : options.ignored) check_exists(name, "ignored", all);
+  for (const auto& name : options.sparse) {
+    check_exists(name, "sparse", parameters);
+  }
   for (const auto& name : options.delayed.names) {
     check_exists(name, "delayed", parameters);
   }
@@ -144,12 +147,18 @@ ModuleParts take_apart(const torch::nn::Module& module,
     if (ignored) continue;
     check_tensor(name, tensor);
     const bool delayed = contains(options.delayed.names, name);
+    const bool is_sparse =
+        sparse.count(identity) > 0 || contains(options.sparse, name);
     LOCKSTEP_CHECK(!delayed || tensor.requires_grad(), UsageError,
                    "parameter '{}' is to be delayed, and requires no gradient",
                    name);
     any_reduced = any_reduced || (tensor.requires_grad() && !delayed);
-    parts.parameters.push_back({name, tensor, tensor.requires_grad(),
-                                sparse.count(identity) > 0, delayed});
+    LOCKSTEP_CHECK(!delayed || !is_sparse, UsageError,
+                   "parameter '{}' is to be delayed, and has sparse gradients, "
+                   "which cannot be",
+                   name);
+    parts.parameters.push_back(
+        {name, tensor, tensor.requires_grad(), is_sparse, delayed});
   }
   LOCKSTEP_CHECK(any_reduced, UsageError,
                  "{} has no parameter that requires a gradient{}; there is "

@@ -10,11 +10,13 @@ namespace lockstep::testing {
 namespace {
 
 std::vector<Expected> expected_steps(const ModelKind& model, int size,
-                                     Reset reset, at::ScalarType dtype) {
+                                     Reset reset, at::ScalarType dtype,
+                                     bool shared_buffers) {
   Reference reference(model, kSeed, dtype, size);
   std::vector<Expected> steps;
   for (int step = 0; step < kSteps; ++step) {
     reference.reset(reset);
+    if (shared_buffers) reference.share_buffers();
     reference.run(
         [&](Model& one, int shard) { one.backward(one.loss(step, shard)); });
     Expected expected;
@@ -32,11 +34,14 @@ std::vector<Expected> expected_steps(const ModelKind& model, int size,
 }  // namespace
 
 const std::vector<Expected>& References::of(const ModelKind& model, int size,
-                                            Reset reset, at::ScalarType dtype) {
-  const auto key = std::make_tuple(model.name, size, reset, dtype);
+                                            Reset reset, at::ScalarType dtype,
+                                            bool shared_buffers) {
+  const auto key =
+      std::make_tuple(model.name, size, reset, dtype, shared_buffers);
   const auto at = known_.find(key);
   if (at != known_.end()) return at->second;
-  return known_[key] = expected_steps(model, size, reset, dtype);
+  return known_[key] =
+             expected_steps(model, size, reset, dtype, shared_buffers);
 }
 
 std::string wrong_layout(const Model& model) {

@@ -25,11 +25,13 @@ struct Expected {
 // does not know share it.
 class References {
  public:
+  // With `shared_buffers`, those of the first shard go to all before a step.
   const std::vector<Expected>& of(const ModelKind& model, int size, Reset reset,
-                                  at::ScalarType dtype);
+                                  at::ScalarType dtype,
+                                  bool shared_buffers = false);
 
  private:
-  std::map<std::tuple<std::string, int, Reset, at::ScalarType>,
+  std::map<std::tuple<std::string, int, Reset, at::ScalarType, bool>,
            std::vector<Expected>>
       known_;
 };

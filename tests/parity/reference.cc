@@ -164,6 +164,15 @@ void Reference::reset(Reset how) {
   }
 }
 
+void Reference::share_buffers() {
+  const at::NoGradGuard no_grad;
+  for (const auto& model : models_) {
+    for (size_t i = 0; i < model->buffers().size(); ++i) {
+      model->buffers()[i].copy_(models_[0]->buffers()[i]);
+    }
+  }
+}
+
 void Reference::descend() {
   for (const auto& model : models_) {
     testing::descend(model->parameters());

@@ -58,6 +58,8 @@ class Reference {
   void run(const std::function<void(Model& model, int shard)>& pass);
   void reset(Reset how);
   void descend();
+  // All shards get the buffers of the first.
+  void share_buffers();
 
   Tensors gradients() const { return gradients_of(models_[0]->parameters()); }
   Tensors weights() const { return copies_of(models_[0]->parameters()); }

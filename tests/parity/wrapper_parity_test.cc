@@ -156,14 +156,10 @@ std::string train(ProcessGroup& group, const Row& row,
     testing::descend(parameters);
     problem.note(step, "weights",
                  difference(parameters, now.weights, model->names()));
-    // Others begin a step with those of rank 0, if they are sent.
-    const bool own = row[kBuffers] != 0 || group.rank() == 0;
-    if (own) {
-      problem.note(
-          step, "buffers",
-          difference(model->buffers(),
-                     now.buffers[static_cast<size_t>(group.rank())], {}));
-    }
+    problem.note(
+        step, "buffers",
+        difference(model->buffers(),
+                   now.buffers[static_cast<size_t>(group.rank())], {}));
     Tensors results = gradients;
     results.insert(results.end(), parameters.begin(), parameters.end());
     const bool same = testing::all_agree(group, results);
@@ -186,9 +182,9 @@ TEST_P(WrapperParity, GradientsAndWeightsAreThoseOfTheReference) {
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(to_text(row));
-    const auto& expected =
-        references.of(model_of(row), size_of(row),
-                      static_cast<Reset>(row[kReset]), at::kDouble);
+    const auto& expected = references.of(model_of(row), size_of(row),
+                                         static_cast<Reset>(row[kReset]),
+                                         at::kDouble, row[kBuffers] == 0);
     testing::RankTeam team(GetParam(), size_of(row), parity_options());
     try {
       team.run([&](ProcessGroup& group) {
