@@ -56,14 +56,17 @@ void StepClock::end_waits() {
 // one before has landed.
 void StepClock::end() {
   if (!flights_ || flights_->empty()) return;
+  int64_t first = 0;
   int64_t landed = 0;
   int64_t busy = 0;
   for (const Flight& one : *flights_) {
+    if (one.launched_ns == 0) continue;  // skipped
+    if (first == 0) first = one.launched_ns;
     const int64_t from = std::max(one.launched_ns.load(), landed);
     landed = std::max(one.landed_ns.load(), landed);
     busy += std::max<int64_t>(landed - from, 0);
   }
-  current_.communication.start = point(flights_->front().launched_ns);
+  current_.communication.start = point(first);
   current_.communication.end = point(landed);
   current_.busy = std::chrono::nanoseconds(busy);
   last_ = current_;
