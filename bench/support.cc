@@ -24,7 +24,7 @@ double best_of(const std::vector<double>& values, Better better) {
 
 std::string goal_text(const Row& row) {
   if (row.goal == 0) return "";
-  return fmt::format("  goal {}: {}", row.goal,
+  return fmt::format("  goal {:.3g}: {}", row.goal,
                      row.result.ratio >= row.goal ? "met" : "MISSED");
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// PyTorch's ProcessGroupGloo, from Python: pytorch_worker.py carries out the
-// orders, and this hands them on.
+// PyTorch, from Python: a script carries out the orders, and this hands them
+// on. For collectives it is pytorch_worker.py, beside this.
 #include <chrono>
 
 #include "child_process.h"
@@ -33,9 +33,9 @@ class PyTorchWorkshop : public Workshop {
 
   std::string settings() const override { return settings_; }
 
-  Answer carry_out(const Order& order) override {
-    python_.write_line(to_text(order));
-    return parse_answer(python_.read_line(Deadline::in(kOrderTime)));
+  std::string carry_out(const std::string& order) override {
+    python_.write_line(order);
+    return python_.read_line(Deadline::in(kOrderTime));
   }
 
  private:

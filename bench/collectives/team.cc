@@ -84,7 +84,7 @@ Team::Team(Party party, int size, TeamOptions options)
 }
 
 std::vector<std::string> Team::arguments_of(int rank) const {
-  return {program_of(party_),
+  return {options_.program.empty() ? program_of(party_) : options_.program,
           address_,
           std::to_string(server_.port()),
           std::to_string(rank),
@@ -145,11 +145,18 @@ Team::~Team() {
   }
 }
 
+std::vector<std::string> Team::ask(const std::string& order) {
+  for (int r = 0; r < size_; ++r) store_.push(order_queue(r), order);
+  std::vector<std::string> answers;
+  answers.reserve(static_cast<size_t>(size_));
+  for (int r = 0; r < size_; ++r) answers.push_back(next_answer());
+  return answers;
+}
+
 Answer Team::run(const Order& order) {
-  for (int r = 0; r < size_; ++r) store_.push(order_queue(r), to_text(order));
   Answer slowest;
-  for (int r = 0; r < size_; ++r) {
-    const Answer answer = parse_answer(next_answer());
+  for (const std::string& text : ask(to_text(order))) {
+    const Answer answer = parse_answer(text);
     slowest.mean = std::max(slowest.mean, answer.mean);
     slowest.median = std::max(slowest.median, answer.median);
     slowest.p99 = std::max(slowest.p99, answer.p99);

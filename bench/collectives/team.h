@@ -26,6 +26,7 @@ struct TeamOptions {
   std::string variant = {};                   // as in Place
   std::vector<std::string> environment = {};  // NAME=value
   const testing::NetLab* lab = nullptr;  // rank r on host r; none: all here
+  std::string program = {};  // of a rank; empty: the party's for collectives
 };
 
 // Processes of one party, one per rank, each bound to a core: rank r to core
@@ -49,6 +50,8 @@ class Team {
 
   // Has all ranks carry out `order`, and gives the slowest one's figures.
   Answer run(const Order& order);
+  // The same for orders in other words: what the ranks answer, in any order.
+  std::vector<std::string> ask(const std::string& order);
 
  private:
   std::vector<std::string> arguments_of(int rank) const;

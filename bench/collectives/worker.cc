@@ -34,7 +34,7 @@ std::string error_text(const Place& place, const std::exception& error) {
 std::string answer_to(const std::string& order, const Place& place,
                       Workshop& workshop) {
   try {
-    return to_text(workshop.carry_out(parse_order(order)));
+    return workshop.carry_out(order);
   } catch (const std::exception& error) {
     return error_text(place, error);
   }

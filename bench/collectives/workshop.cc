@@ -81,7 +81,11 @@ std::unique_ptr<Workshop> make_workshop(const Place& place) {
   return std::make_unique<RunnerWorkshop>(place, make_runner(place));
 }
 
-Answer RunnerWorkshop::carry_out(const Order& order) {
+std::string RunnerWorkshop::carry_out(const std::string& order) {
+  return to_text(answer_to(parse_order(order)));
+}
+
+Answer RunnerWorkshop::answer_to(const Order& order) {
   switch (order.task) {
     case Task::kCopy:
       return copy(order);

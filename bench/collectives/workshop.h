@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "collectives/order.h"
@@ -10,12 +11,8 @@
 
 namespace lockstep::bench {
 
-// Carries out orders on one rank.
-//
-// A collective that is not the one before is first done on numbers that show
-// whether it is right. Then it is done a few times to warm up and, after a
-// barrier, `times` times by the clock. The clock sees zeros only: sums of sums
-// would grow without end.
+// Carries out orders on one rank: lines of text, as are its answers, whose
+// words the driver and this program agree on.
 //
 // Threads: one.
 // Errors:  InternalError for a wrong result; what the library throws.
@@ -25,24 +22,31 @@ class Workshop {
 
   // Version and options, to be printed.
   virtual std::string settings() const = 0;
-  virtual Answer carry_out(const Order& order) = 0;
+  virtual std::string carry_out(const std::string& order) = 0;
 };
 
 // Joins the team. Each worker program links one definition of it.
 std::unique_ptr<Workshop> make_workshop(const Place& place);
 
-// The same way for ours and every rival that has a Runner.
+// An Order gets an Answer, the same way for ours and every rival that has a
+// Runner.
+//
+// A collective that is not the one before is first done on numbers that show
+// whether it is right. Then it is done a few times to warm up and, after a
+// barrier, `times` times by the clock. The clock sees zeros only: sums of sums
+// would grow without end.
 class RunnerWorkshop : public Workshop {
  public:
   RunnerWorkshop(const Place& place, std::unique_ptr<Runner> runner)
       : rank_(place.rank), size_(place.size), runner_(std::move(runner)) {}
 
   std::string settings() const override { return runner_->settings(); }
-  Answer carry_out(const Order& order) override;
+  std::string carry_out(const std::string& order) override;
 
  private:
   using Memory = std::shared_ptr<float>;
 
+  Answer answer_to(const Order& order);
   Answer collective(const Order& order);
   Answer copy(const Order& order);
   Answer compute(const Order& order);

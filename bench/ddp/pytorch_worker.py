@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One rank of PyTorch's DistributedDataParallel, for pytorch_workshop.cc.
+
+Usage: pytorch_worker.py RANK SIZE ADDRESS SPARE_CPU PORT
+
+Reads orders (see step_order.h) and answers them with the seconds of a step.
+"""
+import os
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+WARM_UP_STEPS = 4  # the second one rebuilds the buckets
+MIB = 1 << 20
+
+
+def threads():
+    return {int(name) for name in os.listdir("/proc/self/task")}
+
+
+def join(store, rank, size, spare_cpu):
+    """Joins the group; its threads go where those of bench gloo do.
+
+    The device's thread, which comes first, goes to the spare core, the others
+    share the rank's own.
+    """
+    own = os.sched_getaffinity(0)
+    before = threads()
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
+    device, *others = sorted(threads() - before)
+    os.sched_setaffinity(device, {spare_cpu})
+    for thread in others:
+        os.sched_setaffinity(thread, own)
+
+
+def mlp(layers, width, bias):
+    parts = []
+    for i in range(layers):
+        if i > 0:
+            parts.append(nn.ReLU())
+        parts.append(nn.Linear(width, width, bias=bias))
+    return nn.Sequential(*parts)
+
+
+def conv():
+    parts = []
+    channels = [3, 32, 64, 64]
+    for i in range(3):
+        parts += [nn.Conv2d(channels[i], channels[i + 1], 3, padding=1),
+                  nn.ReLU(), nn.MaxPool2d(2)]
+    parts += [nn.Flatten(), nn.Linear(64 * 4 * 4, 256), nn.ReLU(),
+              nn.Linear(256, 10)]
+    return nn.Sequential(*parts)
+
+
+def transformer():
+    return nn.Sequential(*[
+        nn.TransformerEncoderLayer(256, 4, dim_feedforward=1024, dropout=0.0)
+        for _ in range(2)])
+
+
+def make_model(name, batch):
+    """The net and the shape of its input, as in models.cc."""
+    if name == "mlp25":
+        return mlp(6, 1024, True), (batch, 1024)
+    if name == "conv":
+        return conv(), (batch, 3, 32, 32)
+    if name == "transformer":
+        return transformer(), (64, batch, 256)
+    if name == "layers24":
+        return mlp(24, 512, False), (batch, 512)
+    raise ValueError(f"there is no model '{name}'")
+
+
+class Trainer:
+    def __init__(self, name, batch, mode, bucket_bytes, drop, rank):
+        torch.manual_seed(0)
+        net, shape = make_model(name, batch)
+        torch.manual_seed(rank + 1)
+        self.input = torch.randn(shape)
+        with torch.no_grad():
+            self.target = torch.randn_like(net(self.input))
+        self.optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+        self.drop = drop
+        if mode == "local":
+            self.net = net
+        elif bucket_bytes > 0:
+            self.net = DistributedDataParallel(
+                net, gradient_as_bucket_view=True,
+                bucket_cap_mb=bucket_bytes / MIB)
+        else:
+            self.net = DistributedDataParallel(
+                net, gradient_as_bucket_view=True)
+        self.run(WARM_UP_STEPS)
+
+    def run(self, steps):
+        loss_of = nn.functional.mse_loss
+        for _ in range(steps):
+            self.optimizer.zero_grad(set_to_none=self.drop)
+            loss_of(self.net(self.input), self.target).backward()
+            self.optimizer.step()
+
+
+def main():
+    rank, size = int(sys.argv[1]), int(sys.argv[2])
+    address, spare_cpu, port = sys.argv[3], int(sys.argv[4]), int(sys.argv[5])
+    torch.set_num_threads(1)
+    store = dist.TCPStore(address, port, size, rank == 0, wait_for_workers=False)
+    if rank == 0:
+        print(store.port, flush=True)
+    join(store, rank, size, spare_cpu)
+    print(f"PyTorch {torch.__version__} from Python, DistributedDataParallel "
+          f"over Gloo on {os.environ['GLOO_SOCKET_IFNAME']}, "
+          "gradient_as_bucket_view, 1 thread of torch's, its device's thread "
+          "bound to another core than the rank", flush=True)
+
+    trainers = {}
+    for line in sys.stdin:
+        name, batch, mode, bucket_bytes, gradients, steps, _ = line.split()
+        kind = (name, int(batch), mode, int(bucket_bytes), gradients == "drop")
+        if kind not in trainers:
+            trainers[kind] = Trainer(*kind, rank)
+        trainer = trainers[kind]
+        trainer.run(1)
+        dist.barrier()
+        begin = time.perf_counter()
+        trainer.run(int(steps))
+        seconds = (time.perf_counter() - begin) / int(steps)
+        print(seconds, 0, 0, 0, 0, 0, 0, 0, flush=True)
+
+
+if __name__ == "__main__":
+    main()

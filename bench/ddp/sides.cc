@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ddp/sides.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace lockstep::bench {
+namespace {
+
+constexpr double kTurnTime = 0.15;  // seconds
+constexpr int kFewestSteps = 3;
+
+}  // namespace
+
+std::vector<double> Side::values(Part part) const {
+  std::vector<double> values;
+  for (const StepTimes& times : rounds) values.push_back(times.*part);
+  return values;
+}
+
+bool Teams::has_pytorch() { return !std::string(PYTORCH_DDP_WORKER).empty(); }
+
+Teams::Teams(const std::string& backend, const testing::NetLab* lab,
+             const Report& report) {
+  TeamOptions options;
+  options.lab = lab;
+  options.variant = backend;
+  options.environment = {"OMP_NUM_THREADS=1", "MKL_NUM_THREADS=1",
+                         "OPENBLAS_NUM_THREADS=1"};
+  options.program = DDP_WORKER;
+  ours = std::make_unique<Team>(Party::kLockstep, kDdpRanks, options);
+  report.note("ours, local: " + ours->settings());
+  if (!has_pytorch()) return;
+  options.program = PYTORCH_DDP_WORKER;
+  pytorch = std::make_unique<Team>(Party::kPyTorch, kDdpRanks, options);
+  report.note("pytorch-ddp: " + pytorch->settings());
+}
+
+std::vector<Side> Teams::sides(const std::string& model, int64_t batch,
+                               int64_t bucket_bytes) const {
+  std::vector<Side> sides = {
+      {"ours", ours.get(), {model, batch, "overlap", bucket_bytes}},
+      {"local", ours.get(), {model, batch, "local"}}};
+  if (pytorch) {
+    sides.push_back({"pytorch-ddp",
+                     pytorch.get(),
+                     {model, batch, "overlap", bucket_bytes}});
+  }
+  return sides;
+}
+
+void run_rounds(int rounds, std::vector<Side>& sides) {
+  for (const Side& side : sides) side.run();
+  for (int round = 0; round < rounds; ++round) {
+    for (Side& side : sides) side.rounds.push_back(side.run());
+    for (auto side = sides.rbegin(); side != sides.rend(); ++side) {
+      side->rounds.back() = (side->rounds.back() + side->run()) / 2;
+    }
+  }
+}
+
+void settle_steps(std::vector<Side>& sides) {
+  sides[1].run();
+  const int fitting = static_cast<int>(kTurnTime / sides[1].run().step);
+  for (Side& side : sides) side.order.steps = std::max(kFewestSteps, fitting);
+}
+
+std::vector<Side> in_both_ways(const std::vector<Side>& sides) {
+  std::vector<Side> result;
+  for (const Side& side : sides) {
+    for (const char* const way : {"keep", "drop"}) {
+      result.push_back(side);
+      result.back().order.gradients = way;
+    }
+  }
+  return result;
+}
+
+std::vector<Side> in_the_better_way(const std::vector<Side>& sides) {
+  std::vector<Side> result;
+  for (size_t i = 0; i < sides.size(); i += 2) {
+    const bool dropped = sides[i + 1].median_of(&StepTimes::step) <
+                         sides[i].median_of(&StepTimes::step);
+    result.push_back(sides[i + (dropped ? 1 : 0)]);
+  }
+  return result;
+}
+
+std::string percent_text(std::vector<double> shares) {
+  std::sort(shares.begin(), shares.end());
+  const size_t quarter = shares.size() / 4;
+  return fmt::format("{:.1f} % ({:.1f} to {:.1f})", 100 * median(shares),
+                     100 * shares[quarter],
+                     100 * shares[shares.size() - 1 - quarter]);
+}
+
+std::string overhead_text(const std::vector<double>& a,
+                          const std::vector<double>& b) {
+  std::vector<double> shares;
+  for (size_t i = 0; i < a.size(); ++i) shares.push_back(a[i] / b[i] - 1);
+  return percent_text(shares);
+}
+
+std::string parts_text(const Side& side) {
+  const auto ms = [&](Side::Part part) { return 1e3 * side.median_of(part); };
+  std::string text = fmt::format(
+      "{}, gradients {}, ms: step {:.2f} = zero {:.2f} + forward {:.2f} + "
+      "backward {:.2f} + "
+      "update {:.2f}; processor time {:.2f}",
+      side.name, side.order.gradients == "drop" ? "dropped" : "zeroed in place",
+      ms(&StepTimes::step), ms(&StepTimes::zero), ms(&StepTimes::forward),
+      ms(&StepTimes::backward), ms(&StepTimes::update),
+      ms(&StepTimes::processor));
+  if (side.order.traced) {
+    text += fmt::format("; waiting in backward {:.2f}, lane {:.2f}",
+                        ms(&StepTimes::wait), ms(&StepTimes::lane));
+  }
+  return text;
+}
+
+}  // namespace lockstep::bench

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lockstep::bench {
+
+// What the ranks of a team are to train, all of them at the same time; as a
+// line of text between driver and worker, in the order of these fields.
+// pytorch_worker.py reads it too.
+struct StepOrder {
+  std::string model;  // as in models.h
+  int64_t batch = 1;  // of one rank
+  // local     no communication
+  // overlap   data-parallel, buckets leave while backward runs
+  // after     the same with one bucket, which leaves when backward is done
+  // exchange  no training: all buckets are reduced, launched at once
+  std::string mode = "local";
+  int64_t bucket_bytes = 0;  // of all buckets; 0: as the library does it
+  // keep      gradients are set to zero in place
+  // drop      they are dropped, and the next backward makes new ones
+  std::string gradients = "drop";
+  int steps = 1;
+  bool traced = false;  // `wait` and `lane` are wanted, ours only
+};
+
+// Seconds of a step, the mean of all steps of an order.
+struct StepTimes {
+  double step = 0;
+  // Of which:
+  double zero = 0;  // zeroing or dropping gradients
+  double forward = 0;
+  double backward = 0;
+  double update = 0;
+  double wait = 0;  // of backward: for buckets, when all is computed
+  // Beside it: the lane has an operation, and carries it out or waits for
+  // others; processor time of the whole process.
+  double lane = 0;
+  double processor = 0;
+};
+
+// Errors: PeerError for a text that is none.
+std::string to_text(const StepOrder& order);
+StepOrder parse_step_order(const std::string& text);
+std::string to_text(const StepTimes& times);
+StepTimes parse_step_times(const std::string& text);
+
+StepTimes operator+(StepTimes a, const StepTimes& b);
+StepTimes operator/(StepTimes times, double divisor);
+// Of each part what the slowest rank says.
+StepTimes slowest(const std::vector<std::string>& answers);
+
+}  // namespace lockstep::bench
