@@ -12,7 +12,7 @@
 
 #include "ddp/models.h"
 #include "lockstep/base/error.h"
-#include "lockstep/ddp/reducer.h"
+#include "lockstep/ddp/distributed_data_parallel.h"
 #include "lockstep/tensor/collectives.h"
 
 namespace lockstep::bench {
@@ -24,8 +24,8 @@ using Group = std::shared_ptr<ProcessGroup>;
 constexpr int kWarmUpSteps = 4;  // the second one rebuilds the buckets
 constexpr double kLearningRate = 0.01;
 
-ReducerOptions options_for(const StepOrder& order, size_t parameters) {
-  ReducerOptions options;
+DdpOptions options_for(const StepOrder& order, size_t parameters) {
+  DdpOptions options;
   if (order.bucket_bytes > 0) {
     options.bucket_caps_bytes = {static_cast<size_t>(order.bucket_bytes)};
   }
@@ -42,21 +42,16 @@ class Parallel {
            const Group& world)
       : net_(std::move(net)) {
     if (order.mode == "local") return;
-    const auto parameters = net_->parameters();
-    reducer_.emplace(parameters, world, options_for(order, parameters.size()));
+    ddp_.emplace(net_, world, options_for(order, net_->parameters().size()));
   }
 
   at::Tensor forward(const at::Tensor& input) {
-    if (!reducer_) return net_->forward(input);
-    reducer_->prepare_for_forward();
-    at::Tensor output = net_->forward(input);
-    reducer_->prepare_for_backward({output});
-    return output;
+    return ddp_ ? ddp_->forward(input) : net_->forward(input);
   }
 
  private:
   torch::nn::Sequential net_;
-  std::optional<Reducer> reducer_;
+  std::optional<DistributedDataParallel<torch::nn::Sequential>> ddp_;
 };
 
 class StepTrainer : public Trainer {
