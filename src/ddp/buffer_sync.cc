@@ -27,10 +27,19 @@ std::vector<size_t> all_of(size_t count) {
   return indices;
 }
 
-std::vector<at::Tensor> tensors_of(const NamedTensors& buffers) {
-  std::vector<at::Tensor> tensors;
-  for (const auto& one : buffers) tensors.push_back(one.second);
-  return tensors;
+bool ends_with(const std::string& text, const std::string& end) {
+  return text.size() >= end.size() &&
+         text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+// What to write to. autograd refuses a backward when a tensor that it saved has
+// changed since, and batch normalisation saves its running values without using
+// them: they change behind autograd's back here, as they do in its forward, so
+// that several forwards may come before a backward.
+at::Tensor target_of(const std::string& name, const at::Tensor& buffer) {
+  const bool is_running =
+      ends_with(name, "running_mean") || ends_with(name, "running_var");
+  return is_running ? buffer.variable_data() : buffer;
 }
 
 }  // namespace
@@ -43,7 +52,12 @@ void BufferSync::send_all(ProcessGroup& group, const NamedTensors& buffers) {
 void BufferSync::before_forward(ProcessGroup& group,
                                 const NamedTensors& buffers) {
   const at::NoGradGuard no_grad;
-  buffers_ = tensors_of(buffers);
+  buffers_.clear();
+  targets_.clear();
+  for (const auto& [name, buffer] : buffers) {
+    buffers_.push_back(buffer);
+    targets_.push_back(target_of(name, buffer));
+  }
   const bool agreed = flags_.defined() &&
                       flags_.numel() == static_cast<int64_t>(buffers.size());
   if (!agreed) {
@@ -63,7 +77,7 @@ void BufferSync::before_forward(ProcessGroup& group,
 void BufferSync::send(ProcessGroup& group, const std::vector<size_t>& which) {
   if (which.empty()) return;
   std::vector<at::Tensor> sent;
-  for (const size_t i : which) sent.push_back(buffers_[i]);
+  for (const size_t i : which) sent.push_back(targets_[i]);
   broadcast_coalesced(group, sent)->wait();
   for (const size_t i : which) {
     at::Tensor& snapshot = snapshots_[i];

@@ -36,7 +36,8 @@ class BufferSync {
  private:
   void send(ProcessGroup& group, const std::vector<size_t>& which);
 
-  std::vector<at::Tensor> buffers_;    // of the last forward
+  std::vector<at::Tensor> buffers_;    // of the last forward, to compare
+  std::vector<at::Tensor> targets_;    // and to write to
   std::vector<at::Tensor> snapshots_;  // what they were when they were sent
   at::Tensor flags_;                   // by buffer: changed on some rank
   WorkHandle agreement_;

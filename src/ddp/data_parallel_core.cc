@@ -16,7 +16,12 @@ DataParallelCore::DataParallelCore(std::shared_ptr<torch::nn::Module> module,
 
 DataParallelCore::~DataParallelCore() = default;
 
-Reducer::NoSync DataParallelCore::no_sync() { return reducer().no_sync(); }
+DataParallelCore::NoSync::NoSync(Impl& impl) {
+  for (Reducer* one : impl.reducers()) {
+    guards_.emplace_back(new Reducer::NoSync(one->no_sync()));
+  }
+}
+DataParallelCore::NoSync DataParallelCore::no_sync() { return NoSync(*impl_); }
 
 void DataParallelCore::register_comm_hook(CommHook hook,
                                           const std::string& name) {

@@ -10,6 +10,7 @@
 
 #include "ddp/engine_task.h"
 #include "ddp/replica_check.h"
+#include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 
 namespace lockstep {
@@ -50,14 +51,17 @@ bool Impl::begin_forward() {
       at::GradMode::is_enabled() && detail::is_training(*module_) && !removed_;
   if (!trains || !reducer().is_syncing()) return false;
   detail::check_unchanged(*module_, parts_);
-  reducer_->check_parameters();
   stats_->note_step(*reducer_);
-  reducer_->prepare_for_forward();
-  const int64_t iteration = reducer_->iterations();
-  stats_->begin_iteration(iteration);
+  for (Reducer* one : reducers()) {
+    one->check_parameters();
+    one->prepare_for_forward();
+  }
+  stats_->begin_iteration(reducer_->iterations());
+  ++forwards_;
   const int every = options_.check_replicas_every;
-  if (every > 0 && iteration % every == 0) {
-    detail::check_replicas(*reducer_->group(), parts_.parameters, iteration);
+  if (every > 0 && forwards_ % every == 0) {
+    detail::check_replicas(*reducer_->group(), parts_.parameters,
+                           reducer_->iterations());
   }
   if (buffer_hook_) {
     run_buffer_hook(BufferHookTime::kBeforeForward);
@@ -65,7 +69,6 @@ bool Impl::begin_forward() {
     buffers_.before_forward(*reducer_->group(),
                             detail::buffers_of(*module_, options_));
   }
-  if (delayed_) delayed_->expect();
   stats_->begin_forward();
   return true;
 }
@@ -99,10 +102,15 @@ void Impl::prepare(const std::vector<at::Tensor*>& outputs) {
     }
     watched.push_back(*output);
   }
-  // Nothing to call backward() on; but a module that returns no tensors at all
-  // may have its loss elsewhere.
-  if (watched.empty() && !outputs.empty()) return;
-  reducer_->prepare_for_backward(watched);
+  // Without any, the loss may still be found elsewhere: the module may keep it,
+  // or return a parameter as it is.
+  const bool needs_one =
+      options_.static_graph || options_.backwards_per_forward > 1;
+  LOCKSTEP_CHECK(!watched.empty() || !needs_one, UsageError,
+                 "the module's forward returned no tensor that was computed "
+                 "from its parameters; a static graph, and several backwards "
+                 "per forward, must know where a backward ends");
+  for (Reducer* one : reducers()) one->prepare_for_backward(watched);
 }
 
 void Impl::watch_eval(const std::vector<at::Tensor*>& outputs) {

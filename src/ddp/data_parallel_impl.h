@@ -40,6 +40,7 @@ class DataParallelCore::Impl {
   // ---- What there is.
 
   Reducer& reducer();
+  std::vector<Reducer*> reducers();  // that of delayed parameters, then this
   DdpStats stats();
   const DdpOptions& options() const { return options_; }
 
@@ -47,13 +48,13 @@ class DataParallelCore::Impl {
   // Takes the module apart; the text of what is wrong with it, or nothing.
   std::string try_to_take_apart();
   // Compares with the other ranks and throws `problem` if there is one.
-  void agree(const std::string& problem);
+  void agree(ProcessGroup& group, const std::string& problem);
   std::vector<std::string> settings() const;
   ReducerOptions reducer_options() const;
   std::vector<at::Tensor> reduced_parameters() const;
   void send_values();
-  void make_reducer();
-  void make_delayed();
+  void make_reducers();
+  void end_delayed();
   void run_buffer_hook(BufferHookTime when);
   void prepare(const std::vector<at::Tensor*>& outputs);
   void watch_eval(const std::vector<at::Tensor*>& outputs);
@@ -63,7 +64,10 @@ class DataParallelCore::Impl {
   DdpOptions options_;
   detail::ModuleParts parts_;
   std::unique_ptr<Reducer> reducer_;  // none yet without init_sync
-  std::shared_ptr<detail::DelayedGradients> delayed_;
+  std::shared_ptr<detail::DelayedGradients> delayed_;  // or none
+  // Backwards that only one of the two has begun, before the last reset.
+  int64_t delayed_lag_ = 0;
+  int64_t forwards_ = 0;  // since ranks were last compared
   std::optional<detail::StatsKeeper> stats_;
   detail::BufferSync buffers_;
   BufferHook buffer_hook_;

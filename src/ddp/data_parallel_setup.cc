@@ -33,9 +33,9 @@ Impl::Impl(std::shared_ptr<torch::nn::Module> module,
     LOCKSTEP_CHECK(problem.empty(), UsageError, "{}", problem);
     return;
   }
-  agree(problem);
+  agree(*group_, problem);
   send_values();
-  make_reducer();
+  make_reducers();
 }
 
 Impl::~Impl() = default;
@@ -51,12 +51,12 @@ std::string Impl::try_to_take_apart() {
                    "DdpOptions::check_replicas_every is {}; it is 0 or more",
                    options_.check_replicas_every);
     return "";
-  } catch (const UsageError& error) {
+  } catch (const std::exception& error) {
     return error.what();
   }
 }
 
-void Impl::agree(const std::string& problem) {
+void Impl::agree(ProcessGroup& group, const std::string& problem) {
   std::vector<at::Tensor> tensors;
   std::vector<std::string> names;
   for (const auto& one : parts_.parameters) {
@@ -67,10 +67,12 @@ void Impl::agree(const std::string& problem) {
     tensors.push_back(buffer);
     names.push_back("buffer " + name);
   }
+  // First, so that it is what the others are told of.
   std::vector<std::string> lines = settings();
-  lines.push_back("problem = " + (problem.empty() ? "none" : problem));
+  lines.insert(lines.begin(),
+               "problem = " + (problem.empty() ? "none" : problem));
   try {
-    verify_parameters(*group_, tensors, names, lines);
+    verify_parameters(group, tensors, names, lines);
   } catch (const MismatchError&) {
     if (problem.empty()) throw;
   }
@@ -86,6 +88,7 @@ std::vector<std::string> Impl::settings() const {
       fmt::format("ignored = {}", fmt::join(ignored, ", ")),
       fmt::format("delayed = {}", fmt::join(delayed, ", ")),
       fmt::format("delayed.trigger = {}", options_.delayed.trigger),
+      fmt::format("init_sync = {}", options_.init_sync),
       fmt::format("broadcast_buffers = {}", options_.broadcast_buffers),
       fmt::format("check_replicas_every = {}", options_.check_replicas_every)};
   for (auto& line : detail::settings_text(reducer_options())) {
@@ -111,7 +114,7 @@ ReducerOptions Impl::reducer_options() const {
     options.names.push_back(one.name);
     options.expect_sparse.push_back(one.has_sparse_gradient);
   }
-  return options;
+  return detail::with_environment(std::move(options));
 }
 
 std::vector<at::Tensor> Impl::reduced_parameters() const {
@@ -131,7 +134,11 @@ void Impl::send_values() {
   buffers_.send_all(*group_, detail::buffers_of(*module_, options_));
 }
 
-void Impl::make_reducer() {
+void Impl::make_reducers() {
+  if (!options_.delayed.names.empty()) {
+    delayed_ = detail::DelayedGradients::make(parts_, options_.delayed.trigger,
+                                              group_, reducer_options());
+  }
   reducer_ = std::make_unique<Reducer>(reduced_parameters(), group_,
                                        reducer_options());
   stats_->note_buckets(*reducer_);
@@ -140,41 +147,51 @@ void Impl::make_reducer() {
       buffers_.tell_changes(*reducer_->group());
     }
   });
-  make_delayed();
+  if (delayed_) reducer_->on_backward_end([this] { end_delayed(); });
 }
 
-void Impl::make_delayed() {
-  delayed_ = nullptr;
-  if (options_.delayed.names.empty()) return;
-  delayed_ = detail::DelayedGradients::make(parts_, options_.delayed.trigger,
-                                            *reducer_, *group_, options_);
+// A backward has ended in which no delayed parameter has a part: it must end
+// for them too, with an error if that is one.
+void Impl::end_delayed() {
+  Reducer& delayed = delayed_->reducer();
+  const bool begun =
+      delayed.backwards() + delayed_lag_ == reducer_->backwards();
+  if (!begun) delayed.finish_backward();
 }
 
 Reducer& Impl::reducer() {
   if (!reducer_) {
-    agree("");
-    make_reducer();
+    agree(*group_, "");
+    make_reducers();
   }
   return *reducer_;
 }
 
+std::vector<Reducer*> Impl::reducers() {
+  Reducer* main = &reducer();
+  if (!delayed_) return {main};
+  return {&delayed_->reducer(), main};
+}
+
 void Impl::update_process_group(std::shared_ptr<ProcessGroup> group) {
   LOCKSTEP_CHECK(group != nullptr, UsageError, "the new group is null");
+  agree(*group, "");
   group_ = std::move(group);
-  agree("");
   if (options_.init_sync) send_values();
   buffers_.forget();
+  forwards_ = 0;
   if (!reducer_) return;
-  reducer_->update_process_group(group_);
+  for (Reducer* one : reducers()) one->update_process_group(group_);
+  if (delayed_) {
+    delayed_->set_hook();
+    delayed_lag_ = reducer_->backwards() - delayed_->reducer().backwards();
+  }
   stats_->note_buckets(*reducer_);
-  make_delayed();
 }
 
 void Impl::reset_state() {
-  buffers_.forget();
   if (!reducer_) return;
-  reducer_->reset_state();
-  make_delayed();
+  update_process_group(group_);
 }
 
 void Impl::remove_hooks() {
@@ -184,7 +201,7 @@ void Impl::remove_hooks() {
 }
 
 void Impl::set_static_graph() {
-  reducer().set_static_graph();
+  for (Reducer* one : reducers()) one->set_static_graph();
   options_.static_graph = true;
 }
 
@@ -201,12 +218,20 @@ void Impl::sync_buffers() {
 }
 
 void Impl::check_finalized() const {
+  if (delayed_) delayed_->reducer().check_finalized();
   if (reducer_) reducer_->check_finalized();
 }
 
 DdpStats Impl::stats() {
   if (reducer_) stats_->note_step(*reducer_);
-  return stats_->report(reducer_.get());
+  DdpStats report = stats_->report(reducer_.get());
+  report.static_graph = options_.static_graph;
+  const auto delayed = delayed_ ? delayed_->reducer().error() : nullptr;
+  if (delayed && !report.has_error) {
+    report.has_error = true;
+    report.error = describe(delayed);
+  }
+  return report;
 }
 
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include <ATen/MemoryOverlap.h>
 #include <fmt/format.h>
 #include <torch/nn/module.h>
 #include <torch/nn/modules/embedding.h>
@@ -92,17 +93,32 @@ std::unordered_set<const void*> sparse_weights(
   return weights;
 }
 
-void check_tensor(const std::string& name, const at::Tensor& tensor) {
-  LOCKSTEP_CHECK(tensor.defined(), UsageError,
-                 "parameter '{}' is an undefined tensor", name);
+void check_tensor(const char* what, const std::string& name,
+                  const at::Tensor& tensor) {
   LOCKSTEP_CHECK(tensor.layout() == at::kStrided && tensor.has_storage(),
                  UsageError,
-                 "parameter '{}' has no storage of its own; dense parameters "
-                 "on the CPU can be trained in parallel",
-                 name);
+                 "{} '{}' has no storage of its own; dense tensors on the CPU "
+                 "can be synchronised, others ignored",
+                 what, name);
   LOCKSTEP_CHECK(tensor.device().is_cpu(), UsageError,
-                 "parameter '{}' is on {}; all parameters must be on the CPU",
-                 name, tensor.device().str());
+                 "{} '{}' is on {}; all must be on the CPU", what, name,
+                 tensor.device().str());
+  LOCKSTEP_CHECK(at::has_internal_overlap(tensor) != at::MemOverlap::Yes,
+                 UsageError,
+                 "{} '{}' has elements that share memory (expand()?), so it "
+                 "cannot be written; make it contiguous() or ignore it",
+                 what, name);
+}
+
+void check_trigger(const ModuleParts& parts, const std::string& trigger) {
+  if (trigger.empty()) return;
+  for (const auto& one : parts.parameters) {
+    if (one.name == trigger && one.requires_grad) return;
+  }
+  throw UsageError(fmt::format(
+      "the trigger '{}' of delayed parameters is ignored, requires no "
+      "gradient, or is the second name of a parameter",
+      trigger));
 }
 
 // A tensor with two names must be treated alike under both.
@@ -145,7 +161,7 @@ ModuleParts take_apart(const torch::nn::Module& module,
       continue;
     }
     if (ignored) continue;
-    check_tensor(name, tensor);
+    check_tensor("parameter", name, tensor);
     const bool delayed = contains(options.delayed.names, name);
     const bool is_sparse =
         sparse.count(identity) > 0 || contains(options.sparse, name);
@@ -167,6 +183,10 @@ ModuleParts take_apart(const torch::nn::Module& module,
                  options.ignored.empty() && options.delayed.names.empty()
                      ? ""
                      : " and is neither ignored nor delayed");
+  check_trigger(parts, options.delayed.trigger);
+  for (const auto& [name, buffer] : buffers_of(module, options)) {
+    check_tensor("buffer", name, buffer);
+  }
   return parts;
 }
 

@@ -134,12 +134,6 @@ void ReducerCore::launch_ready_buckets(Lock& lock) {
     buckets_[index]->set_result(std::move(result));
   }
   const bool all = next_ == buckets_.size();
-  if (all && reduce_used_) {
-    at::Tensor taken = used_->take();
-    lock.unlock();
-    used_->reduce(*lane_, std::move(taken));
-    lock.lock();
-  }
   launching_ = false;
   // Nobody has told us where the outermost backward ends: this one will do.
   if (all && EngineTask::current() && !has_open_task()) end_with_this_task();
@@ -157,7 +151,10 @@ void ReducerCore::on_backward_end(const EngineTask& task) {
 
 void ReducerCore::finalize(Lock& lock) {
   enter(Phase::kFinalizing);
+  at::Tensor used = reduce_used_ ? used_->take() : at::Tensor();
   lock.unlock();
+  if (end_notice_) end_notice_();
+  if (used.defined()) used_->reduce(*lane_, std::move(used));
   collect_results();
   lock.lock();
   clock_.end();

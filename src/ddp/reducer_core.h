@@ -89,6 +89,7 @@ class ReducerCore : public BackwardListener,
   int divisor() const;
   void on_plan_change(std::function<void(const BucketPlan&)> notice);
   void on_first_launch(std::function<void()> notice);
+  void on_end(std::function<void()> notice);
   void record_arrival_of_all();
   void set_group(std::shared_ptr<ProcessGroup> group);
   void reset_state();
@@ -191,6 +192,7 @@ class ReducerCore : public BackwardListener,
   bool hook_is_fixed_ = false;
   std::function<void(const BucketPlan&)> plan_notice_;
   std::function<void()> launch_notice_;
+  std::function<void()> end_notice_;
   BucketPlan plan_;
   std::vector<std::unique_ptr<Bucket>> buckets_;
   std::vector<Place> places_;  // by parameter

@@ -44,6 +44,9 @@ void Reducer::install_futures(const std::vector<Future<void>>& futures) {
 void Reducer::on_first_launch(std::function<void()> notice) {
   core_->on_first_launch(std::move(notice));
 }
+void Reducer::on_backward_end(std::function<void()> notice) {
+  core_->on_end(std::move(notice));
+}
 void Reducer::set_optimizer_in_backward(bool on) {
   core_->set_optimizer_in_backward(on);
 }

@@ -192,6 +192,12 @@ void ReducerCore::on_first_launch(std::function<void()> notice) {
   launch_notice_ = std::move(notice);
 }
 
+void ReducerCore::on_end(std::function<void()> notice) {
+  const Lock lock(mutex_);
+  check_between_steps("on_backward_end");
+  end_notice_ = std::move(notice);
+}
+
 void ReducerCore::record_arrival_of_all() {
   const Lock lock(mutex_);
   if (has_rebuilt_) return;
@@ -205,6 +211,8 @@ void ReducerCore::record_arrival_of_all() {
 void ReducerCore::remove_autograd_hooks() {
   const Lock lock(mutex_);
   grad_hooks_.reset();
+  launch_notice_ = nullptr;
+  end_notice_ = nullptr;
 }
 
 // ---- What there is.

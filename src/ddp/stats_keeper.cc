@@ -106,6 +106,7 @@ void StatsKeeper::note_step(const Reducer& reducer) {
   stats_.total_exposed = totals.exposed;
   stats_.last_step = reducer.last_step();
   stats_.last_step.forward = forward_;
+  stats_.comm_hook = reducer.comm_hook_name();
   if (is_sampled(stats_.iteration)) sample();
 }
 

@@ -63,7 +63,9 @@ void StepClock::end() {
     if (one.launched_ns == 0) continue;  // skipped
     if (first == 0) first = one.launched_ns;
     const int64_t from = std::max(one.launched_ns.load(), landed);
-    landed = std::max(one.landed_ns.load(), landed);
+    // A result may be seen a moment before its time is.
+    const int64_t end = one.landed_ns;
+    landed = std::max(end == 0 ? trace::now_ns() : end, landed);
     busy += std::max<int64_t>(landed - from, 0);
   }
   current_.communication.start = point(first);

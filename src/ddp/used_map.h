@@ -16,7 +16,7 @@ namespace lockstep::detail {
 // others keep theirs as it was.
 //
 // Threads: marks are guarded by the Reducer; the sum belongs to the thread that
-//          launches buckets, and then to the one that ends backward.
+//          ends backward.
 class UsedMap {
  public:
   explicit UsedMap(size_t parameters);

@@ -56,9 +56,17 @@ class DataParallelCore {
 
   // While the guard lives, forward and backward accumulate gradients on this
   // rank alone; the next step outside of it reduces the sum. Nests.
-  [[nodiscard]] Reducer::NoSync no_sync();
+  class [[nodiscard]] NoSync {
+   public:
+    explicit NoSync(Impl& impl);
 
-  // ---- How gradients are reduced; see Reducer.
+   private:
+    std::vector<std::unique_ptr<Reducer::NoSync>> guards_;
+  };
+  NoSync no_sync();
+
+  // ---- How gradients are reduced; see Reducer. With init_sync off, the first
+  // of these calls and no_sync() make it, if no forward has: a collective.
 
   void register_comm_hook(CommHook hook, const std::string& name = "hook");
   void install_futures(const std::vector<Future<void>>& futures);
@@ -81,7 +89,8 @@ class DataParallelCore {
   // the constructor does. A collective that blocks. A hook must be registered
   // again.
   void update_process_group(std::shared_ptr<ProcessGroup> group);
-  // After a failed step: the same with the group as it is.
+  // After a failed step: the same with the group as it is, so that ranks which
+  // did not come equally far have the same weights again.
   void reset_state();
   // From now on this is a plain module.
   void remove_hooks();
@@ -90,9 +99,7 @@ class DataParallelCore {
 
   // ---- What there is.
 
-  // With init_sync off and before the first forward, this makes it: a
-  // collective then.
-  Reducer& reducer();
+  Reducer& reducer();  // of all but delayed parameters
   const BucketPlan& bucket_plan();
   DdpStats stats() const;
   const DdpOptions& options() const;

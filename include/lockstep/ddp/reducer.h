@@ -129,6 +129,8 @@ class Reducer {
   // the place for a small collective on group() that is to hide behind the
   // others. Empty: no more.
   void on_first_launch(std::function<void()> notice);
+  // The same when it has ended and every bucket was launched, before it waits.
+  void on_backward_end(std::function<void()> notice);
   // The hook's continuation has updated the parameters: results are not copied
   // to gradients any more.
   void set_optimizer_in_backward(bool on = true);

@@ -50,33 +50,71 @@ TEST(WrapperBuffers, BatchNormalisationIsNoticedThoughItCountsNoVersion) {
   });
 }
 
+// A buffer that nobody changes by itself.
+struct QuietImpl : torch::nn::Module {
+  QuietImpl()
+      : w(register_parameter("w", at::ones({1}))),
+        table(register_buffer("table", at::ones({3}))) {}
+  at::Tensor forward(const at::Tensor& x) { return x * w + table.sum(); }
+  at::Tensor w, table;
+};
+TORCH_MODULE(Quiet);
+
 // Sequence numbers of the wrapper's lane count collectives.
 TEST(WrapperBuffers, AreNotSentWhenTheyChangedNowhere) {
   on_ranks(2, [](const SharedGroup& group) {
-    Net net;
+    Quiet net;
     DistributedDataParallel ddp(net, group);
-    const auto collectives = [&](const auto& body) {
+    const auto collectives_of_a_step = [&] {
       const int64_t before = ddp.reducer().group()->sequence_number();
-      body();
+      step(ddp, group->rank());
       return ddp.reducer().group()->sequence_number() - before;
     };
-    const auto whole_step = [&] { step(ddp, group->rank()); };
-    whole_step();
-    whole_step();  // rebuilds
-    // A bucket, the flags, and the buffer that forward counts in.
-    EXPECT_EQ(collectives(whole_step), 3);
-    net->eval();
-    net->train();
-    // Without changes there is no broadcast: count as eval mode leaves it.
+    step(ddp, 0);
+    step(ddp, 0);                           // rebuilds
+    EXPECT_EQ(collectives_of_a_step(), 2);  // a bucket and the flags
+    if (group->rank() == 1) net->table.fill_(5);
+    EXPECT_EQ(collectives_of_a_step(), 2);  // tells the others
+    EXPECT_EQ(collectives_of_a_step(), 3);  // and is sent
+    EXPECT_TRUE(is_all(net->table, 1));
+    EXPECT_EQ(collectives_of_a_step(), 2);
     torch::nn::Linear plain(2, 2);
     DistributedDataParallel other(plain, group);
-    const auto bare_step = [&] { step(other, group->rank()); };
-    bare_step();
+    for (int i = 0; i < 2; ++i) step(other, group->rank());
     const int64_t before = other.reducer().group()->sequence_number();
-    bare_step();
-    bare_step();
-    // One rebuild, two buckets, and no flags for a module without buffers.
-    EXPECT_EQ(other.reducer().group()->sequence_number() - before, 3);
+    step(other, group->rank());
+    // No flags for a module without buffers.
+    EXPECT_EQ(other.reducer().group()->sequence_number() - before, 1);
+  });
+}
+
+TEST(WrapperBuffers, BatchNormalisationMayHaveSeveralForwardsPerBackward) {
+  on_ranks(2, [](const SharedGroup& group) {
+    torch::nn::BatchNorm1d norm(2);
+    DistributedDataParallel ddp(norm, group);
+    for (int i = 0; i < 3; ++i) {
+      norm->zero_grad();
+      const at::Tensor first = ddp(at::rand({4, 2}) + group->rank());
+      const at::Tensor second = ddp(at::rand({4, 2}) + group->rank());
+      (first + second).pow(2).sum().backward();
+      EXPECT_TRUE(is_alike(group, norm->weight.grad()));
+    }
+  });
+}
+
+TEST(WrapperBuffers, ThatCannotBeWrittenAreNamedOnAllRanks) {
+  struct Odd : torch::nn::Module {
+    Odd() {
+      register_parameter("w", at::ones({1}));
+      register_buffer("mask", at::ones({1}).expand({4}));
+    }
+    at::Tensor forward(const at::Tensor& x) { return x; }
+  };
+  on_ranks(2, [](const SharedGroup& group) {
+    EXPECT_THAT(message_of<UsageError>([&] {
+                  DistributedDataParallel ddp(std::make_shared<Odd>(), group);
+                }),
+                HasSubstr("buffer 'mask'"));
   });
 }
 

@@ -88,6 +88,89 @@ TEST(WrapperCalls, DelayedParametersAccumulateInsideNoSync) {
   });
 }
 
+TEST(WrapperCalls, DelayedParametersFollowEveryWayToCallBackward) {
+  on_ranks(2, [](const SharedGroup& group) {
+    const auto rank = static_cast<double>(group->rank());
+    DdpOptions options;
+    options.delayed.names = {"scale"};
+    options.delayed.trigger = "first.weight";
+    {
+      Net net;  // two forwards, a backward for each
+      DistributedDataParallel ddp(net, group, options);
+      const at::Tensor one = ddp(at::ones({1, 2}));
+      const at::Tensor two = ddp(at::ones({1, 2}));
+      (one.sum() * (rank + 1)).backward();
+      (two.sum() * (rank + 1)).backward();
+      EXPECT_TRUE(is_alike(group, net->scale.grad()));
+      EXPECT_TRUE(is_alike(group, net->first->weight.grad()));
+    }
+    {
+      Net net;  // one forward, two backwards
+      options.backwards_per_forward = 2;
+      DistributedDataParallel ddp(net, group, options);
+      for (int i = 0; i < 3; ++i) {
+        net->zero_grad();
+        const at::Tensor out = ddp(at::ones({1, 2})).sum() * (rank + 1);
+        out.backward({}, /*retain_graph=*/true);
+        EXPECT_EQ(is_alike(group, net->scale.grad()), false);
+        out.backward();
+        EXPECT_TRUE(is_alike(group, net->scale.grad()));
+      }
+    }
+    {
+      Net net;  // a forward that is thrown away, and then one without sync
+      options.backwards_per_forward = 1;
+      DistributedDataParallel ddp(net, group, options);
+      ddp(at::ones({1, 2}));
+      if (group->rank() == 1) {
+        const auto guard = ddp.no_sync();
+        ddp(at::ones({1, 2})).sum().backward();
+      }
+      step(ddp, group->rank());
+      EXPECT_TRUE(is_alike(group, net->scale.grad()));
+    }
+  });
+}
+
+// Some of three scalars take part, as the caller likes.
+struct BranchImpl : torch::nn::Module {
+  BranchImpl()
+      : a(register_parameter("a", at::ones({1}))),
+        b(register_parameter("b", at::ones({1}))),
+        c(register_parameter("c", at::ones({1}))) {}
+  at::Tensor forward(const std::string& names, double factor) {
+    at::Tensor sum = at::zeros({1});
+    for (const char name : names) {
+      sum = sum + (name == 'a' ? a : name == 'b' ? b : c) * factor;
+    }
+    return sum;
+  }
+  at::Tensor a, b, c;
+};
+TORCH_MODULE(Branch);
+
+TEST(WrapperCalls, DelayedParametersMayBeUnusedAndSoMayTheTrigger) {
+  on_ranks(2, [](const SharedGroup& group) {
+    DdpOptions options;
+    options.delayed = {{"b"}, "c"};
+    options.find_unused_parameters = true;
+    Branch net;
+    DistributedDataParallel ddp(net, group, options);
+    const double factor = group->rank() + 1;
+    // What rank 1 uses; rank 0 uses all.
+    for (const std::string used : {"abc", "b", "ac", "a", "abc"}) {
+      for (auto& one : net->parameters()) one.mutable_grad().reset();
+      ddp(group->rank() == 0 ? "abc" : used, factor).backward();
+      const auto expected = [&](char name) {
+        return used.find(name) == std::string::npos ? 0.5 : 1.5;
+      };
+      EXPECT_TRUE(is_all(net->a.grad(), expected('a'))) << used;
+      EXPECT_TRUE(is_all(net->b.grad(), expected('b'))) << used;
+      EXPECT_TRUE(is_all(net->c.grad(), expected('c'))) << used;
+    }
+  });
+}
+
 // ---- Hooks and settings.
 
 TEST(WrapperCalls, ACommHookIsRegisteredOnceAndBothAreNamed) {
@@ -116,6 +199,7 @@ TEST(WrapperCalls, BackwardWaitsForInstalledFutures) {
     const at::Tensor out = ddp([](const at::Tensor& w) { return w * 1; });
     std::atomic<bool> set{false};
     std::thread setter([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
       set = true;
       promise.set_value();
     });
@@ -131,6 +215,7 @@ TEST(WrapperCalls, StaticGraphMayBeSetBeforeTheFirstStepOnly) {
     DistributedDataParallel ddp(net, group);
     ddp.set_static_graph();
     EXPECT_TRUE(ddp.options().static_graph);
+    EXPECT_TRUE(ddp.stats().static_graph);
     step(ddp, group->rank());
     step(ddp, group->rank());
     EXPECT_TRUE(is_alike(group, net->scale.grad()));
@@ -157,6 +242,25 @@ TEST(WrapperCalls, CheckFinalizedThrowsWhatIsUnfinished) {
     ddp.reset_state();
     step(ddp, 0);
     EXPECT_FALSE(ddp.stats().has_error);
+  });
+}
+
+TEST(WrapperCalls, AResetMakesRanksAlikeThatDidNotComeEquallyFar) {
+  on_ranks(2, [](const SharedGroup& group) {
+    DdpOptions options;
+    options.check_replicas_every = 2;
+    Net net;
+    DistributedDataParallel ddp(net, group, options);
+    step(ddp, group->rank());
+    if (group->rank() == 0) {
+      const at::NoGradGuard no_grad;
+      net->scale += 1;
+      ddp(at::ones({1, 2}));  // never happens
+    }
+    net->zero_grad();
+    ddp.reset_state();
+    EXPECT_TRUE(is_alike(group, net->scale));
+    for (int i = 0; i < 4; ++i) step(ddp, group->rank());
   });
 }
 

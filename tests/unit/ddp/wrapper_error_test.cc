@@ -185,6 +185,7 @@ TEST(WrapperErrors, DifferentOptionsAreNamedOnAllRanks) {
       {"find_unused_parameters",
        [](DdpOptions& o) { o.find_unused_parameters = true; }},
       {"static_graph", [](DdpOptions& o) { o.static_graph = true; }},
+      {"init_sync", [](DdpOptions& o) { o.init_sync = false; }},
       {"broadcast_buffers", [](DdpOptions& o) { o.broadcast_buffers = false; }},
       {"gradient_as_bucket_view",
        [](DdpOptions& o) { o.gradient_as_bucket_view = false; }},
@@ -199,6 +200,7 @@ TEST(WrapperErrors, DifferentOptionsAreNamedOnAllRanks) {
           DdpOptions options;
           if (group->rank() == 1) change(options);
           DistributedDataParallel ddp(Net(), group, options);
+          ddp(input_of(0));  // where those without init_sync compare
         });
     for (const auto& text : texts) EXPECT_THAT(text, HasSubstr(name));
   }
@@ -263,19 +265,21 @@ TEST(WrapperErrors, AThawedParameterIsNoticedAtTheNextForward) {
 
 // ---- Steps that cannot end well.
 
-TEST(WrapperErrors, ADelayedParameterWithoutAGradientIsNamed) {
-  on_ranks(1, [](const SharedGroup& group) {
+TEST(WrapperErrors, ADelayedParameterWithoutAGradientOnOneRankIsNamed) {
+  const auto texts = errors_of(2, [](const SharedGroup& group) {
     DdpOptions options;
-    options.delayed.names = {"scale"};
-    options.delayed.trigger = "first.weight";
+    options.delayed = {{"scale", "first.bias"}, "first.bias"};
     Net net;
     DistributedDataParallel ddp(net, group, options);
-    EXPECT_THAT(message_of<UsageError>([&] {
-                  ddp(input_of(0));
-                  net->second(net->first(input_of(0))).sum().backward();
-                }),
-                HasSubstr("'scale'"));
+    const at::Tensor out = ddp(input_of(0));
+    // Rank 1 uses the second layer only, and the first one's weight.
+    at::Tensor loss = net->second(input_of(0).mm(net->first->weight.t())).sum();
+    (group->rank() == 0 ? out.sum() : loss).backward();
   });
+  EXPECT_THAT(texts[1],
+              AllOf(HasSubstr("'scale'"), HasSubstr("'first.bias'"),
+                    HasSubstr("Expected to have finished reduction")));
+  EXPECT_THAT(texts[0], HasSubstr("'scale'"));  // told
 }
 
 TEST(WrapperErrors, StaticGraphAndSearchTogetherAreWarnedOf) {

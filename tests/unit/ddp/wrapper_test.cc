@@ -220,6 +220,23 @@ TEST(Wrapper, AModuleMayReturnNothing) {
   });
 }
 
+TEST(Wrapper, ReducesThoughNoOutputHasAHistory) {
+  on_ranks(2, [](const SharedGroup& group) {
+    Scalar net;
+    DistributedDataParallel ddp(net, group);
+    at::Tensor kept;
+    for (int step = 0; step < 4; ++step) {
+      net->w.mutable_grad().reset();
+      at::Tensor out = ddp([&](const at::Tensor& w) {
+        kept = w * 1;
+        return step < 2 ? w : kept.detach();  // itself, or what it keeps
+      });
+      ((step < 2 ? out : kept) * (group->rank() + 1)).sum().backward();
+      EXPECT_TRUE(is_all(net->w.grad(), 1.5));
+    }
+  });
+}
+
 // ---- Which steps reduce.
 
 TEST(Wrapper, NoSyncAccumulatesAndTheNextStepReducesTheSum) {
