@@ -86,6 +86,14 @@ void hold_standard_streams() {
   ::close(fd);
 }
 
+// Then there is one cursor, and one of us has to know where it is.
+bool are_one_terminal(int a, int b) {
+  struct stat of_a {};
+  struct stat of_b {};
+  return ::isatty(a) == 1 && ::fstat(a, &of_a) == 0 && ::fstat(b, &of_b) == 0 &&
+         of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
+}
+
 class Launcher {
  public:
   explicit Launcher(const RunOptions& options)
@@ -134,6 +142,7 @@ class Launcher {
     job_.master_port = layout.master_port;
     job_.store_url = "tcp://" + to_text(address);
     job_.launcher_id = id_;
+    job_.columns = out_.columns();
     for (job_.round = 0;; ++job_.round) {
       job_.run_id = fmt::format("{}.{}", layout.job_id, job_.round);
       const auto verdict = run_one(nodes, signals);
@@ -203,6 +212,7 @@ class Launcher {
                          : "tcp://" + to_text(plan_.rendezvous);
     job_.run_id = id_ + ".0";
     job_.launcher_id = id_;
+    job_.columns = out_.columns();
     for (const auto& rank : rank_plans(options_, plan_, job_)) {
       out_.write(describe(rank, options_, plan_, job_));
     }
@@ -221,7 +231,9 @@ class Launcher {
   JobFacts job_;
   int interrupted_by_ = 0;  // a signal
   Stream out_{STDOUT_FILENO};
-  Stream err_{STDERR_FILENO};
+  Stream other_err_{STDERR_FILENO};
+  Stream& err_ =
+      are_one_terminal(STDOUT_FILENO, STDERR_FILENO) ? out_ : other_err_;
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep {
@@ -33,6 +35,10 @@ std::string prefix_for(int rank, bool coloured) {
   return fmt::format("\033[{}m[{}]\033[0m ", kColours[rank % 6], rank);
 }
 
+bool is_capable_terminal(int fd) {
+  return ::isatty(fd) == 1 && env::text("TERM") != "dumb";
+}
+
 Fd open_log(const std::string& path) {
   if (path.empty()) return Fd();
   Fd log(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
@@ -48,33 +54,64 @@ void LineSplitter::feed(ConstBytes bytes, const Handler& handle) {
   const auto* begin = reinterpret_cast<const char*>(bytes.data());
   const auto* end = begin + bytes.size();
   while (begin != end) {
-    const auto* newline =
-        static_cast<const char*>(std::memchr(begin, '\n', end - begin));
-    const size_t length = (newline != nullptr ? newline : end) - begin;
+    const auto* stop =
+        std::find_if(begin, end, [](char c) { return c == '\n' || c == '\r'; });
+    if (stop != begin && at_start_) {
+      partial_.clear();
+      at_start_ = false;
+    }
+    const size_t length = stop - begin;
     const size_t taken = std::min(length, most_ - partial_.size());
     partial_.append(begin, taken);
     begin += taken;
-    if (taken == length) {
-      if (newline == nullptr) return;  // its end is still to come
+    if (taken < length) {
+      end_line(handle);  // it is too long
+    } else if (stop != end) {
       ++begin;
+      if (*stop == '\n') {
+        end_line(handle);
+      } else {
+        at_start_ = had_return_ = true;
+      }
     }
-    handle(partial_);
-    partial_.clear();
   }
 }
 
-void LineSplitter::finish(const Handler& handle) {
-  if (!partial_.empty()) handle(partial_);
+void LineSplitter::end_line(const Handler& handle) {
+  handle(partial_);
   partial_.clear();
+  at_start_ = had_return_ = false;
 }
 
-bool Stream::is_terminal() const { return ::isatty(fd_) == 1; }
+void LineSplitter::finish(const Handler& handle) {
+  if (!partial_.empty()) end_line(handle);
+}
 
-bool Stream::write(const std::string& text) {
+Stream::Stream(int fd) : fd_(fd), is_terminal_(is_capable_terminal(fd)) {}
+
+int Stream::columns() const {
+  if (!is_terminal_) return 0;
+  winsize size{};
+  const bool known = ::ioctl(fd_, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return known ? size.ws_col : 80;
+}
+
+bool Stream::write(const std::string& text) { return put(text, false); }
+
+void Stream::show_status(const std::string& text) {
+  if (is_terminal_) put(text, true);
+}
+
+bool Stream::put(std::string text, bool is_status) {
   Turn::Held turn;
   while (!(turn = turn_.take(Deadline::in(100ms)))) {
     if (given_up_) return false;
   }
+  // Too long a status is cut by the terminal: one that goes on in the next line
+  // could not be erased.
+  if (is_status) text = "\033[?7l" + text + "\033[?7h";
+  if (has_status_) text.insert(0, "\r\033[K");
+  has_status_ = is_status;
   const char* begin = text.data();
   size_t left = text.size();
   while (left > 0) {
@@ -83,14 +120,14 @@ bool Stream::write(const std::string& text) {
       if (given_up_) return false;
       continue;
     }
-    const ssize_t put = ::write(fd_, begin, std::min(left, kPipeBytes));
-    if (put < 0 && errno != EINTR && errno != EAGAIN) {
+    const ssize_t done = ::write(fd_, begin, std::min(left, kPipeBytes));
+    if (done < 0 && errno != EINTR && errno != EAGAIN) {
       if (errno == EPIPE) broken_ = true;
       return false;
     }
-    if (put > 0) {
-      begin += put;
-      left -= static_cast<size_t>(put);
+    if (done > 0) {
+      begin += done;
+      left -= static_cast<size_t>(done);
     }
   }
   return true;
@@ -164,6 +201,8 @@ bool RankOutput::read_some(Source& source) {
   source.lines.feed({chunk, static_cast<size_t>(got)},
                     [&](const std::string& line) { lines.push_back(line); });
   print(source, lines);
+  const std::string& status = source.lines.status();
+  if (!status.empty()) source.to.show_status(source.prefix + status);
   return true;
 }
 

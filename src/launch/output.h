@@ -16,7 +16,8 @@
 namespace lockstep {
 
 // Cuts a stream into lines; a line longer than `most_bytes` is handed out in
-// pieces, so memory stays bounded.
+// pieces, so memory stays bounded. As on a terminal, what comes after a
+// carriage return takes the place of what was in the line before.
 class LineSplitter {
  public:
   using Handler = std::function<void(const std::string& line)>;
@@ -27,9 +28,18 @@ class LineSplitter {
   // What is left without an end, if anything.
   void finish(const Handler& handle);
 
+  // The line that has no end yet, if it is one that gets written over; else
+  // nothing. A progress bar is such a line.
+  const std::string& status() const { return had_return_ ? partial_ : none_; }
+
  private:
+  void end_line(const Handler& handle);
+
   const size_t most_;
+  const std::string none_;
   std::string partial_;
+  bool at_start_ = false;    // the next byte takes the place of all before it
+  bool had_return_ = false;  // in this line
 };
 
 // One of the launcher's own streams, shared by all ranks: texts come out
@@ -37,11 +47,19 @@ class LineSplitter {
 // launcher itself.
 class Stream {
  public:
-  explicit Stream(int fd) : fd_(fd) {}
+  explicit Stream(int fd);
 
-  // False when nobody reads any more, or give_up() was called.
+  // Whole lines. False when nobody reads any more, or give_up() was called.
   bool write(const std::string& text);
-  bool is_terminal() const;
+
+  // Shows `text` as the last line of a terminal, until the next call of either.
+  // Elsewhere nothing happens.
+  void show_status(const std::string& text);
+
+  // One that can do more than print: `TERM` is not "dumb".
+  bool is_terminal() const { return is_terminal_; }
+  // Of the terminal; 0: it is none.
+  int columns() const;
 
   // Nobody reads any more: what is written is lost.
   bool is_broken() const { return broken_; }
@@ -50,15 +68,19 @@ class Stream {
   void give_up() { given_up_ = true; }
 
  private:
+  bool put(std::string text, bool is_status);
+
   const int fd_;
+  const bool is_terminal_;
   Turn turn_;
+  bool has_status_ LOCKSTEP_GUARDED_BY(turn_) = false;
   std::atomic<bool> given_up_{false};
   std::atomic<bool> broken_{false};
 };
 
 // Takes what one rank prints, on a thread of its own: to the launcher's
 // streams with a prefix, to the rank's log file, and into a short memory of
-// its last lines.
+// its last lines. A progress bar is shown; only what it ends with is a line.
 //
 // Threads: last_lines() from any thread; the rest from the owner's.
 class RankOutput {

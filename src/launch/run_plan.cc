@@ -100,6 +100,13 @@ Variables variables_for(const RunOptions& options, const RunPlan& plan,
       {"OMP_NUM_THREADS", text(plan.bindings[local].threads)},
   };
   if (!options.backend.empty()) set["LOCKSTEP_BACKEND"] = options.backend;
+  if (job.columns > 0) {
+    const size_t prefix =
+        options.prefix ? fmt::format("[{}] ", job.first_rank + local).size()
+                       : 0;
+    set["LOCKSTEP_STATUS_COLUMNS"] =
+        text(std::max(job.columns - static_cast<int>(prefix), 1));
+  }
   for (const auto& [name, value] : options.environment) {
     LOCKSTEP_CHECK(name != "LOCKSTEP_LAUNCHER", UsageError,
                    "--env cannot set LOCKSTEP_LAUNCHER: by it the launcher "
@@ -109,10 +116,12 @@ Variables variables_for(const RunOptions& options, const RunPlan& plan,
   return set;
 }
 
-// Left over from a start by hand, these would win over what we set.
+// Left over from a start by hand or from a launcher that started this one,
+// these would be taken for ours.
 bool is_stale(const std::string& name) {
-  return name == "LOCKSTEP_RANK" || name == "LOCKSTEP_WORLD_SIZE" ||
-         name == "LOCKSTEP_LOCAL_RANK" || name == "LOCKSTEP_LOCAL_WORLD_SIZE";
+  return name == "LOCKSTEP_STATUS_COLUMNS" || name == "LOCKSTEP_RANK" ||
+         name == "LOCKSTEP_WORLD_SIZE" || name == "LOCKSTEP_LOCAL_RANK" ||
+         name == "LOCKSTEP_LOCAL_WORLD_SIZE";
 }
 
 // Ours replace those that are there.

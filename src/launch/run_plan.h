@@ -34,6 +34,7 @@ struct JobFacts {
   std::string launcher_id;  // marks every process that this launcher starts
   std::string run_id;
   int round = 0;
+  int columns = 0;  // of the terminal on which ranks print; 0: on none
 };
 
 std::vector<RankPlan> rank_plans(const RunOptions& options, const RunPlan& plan,

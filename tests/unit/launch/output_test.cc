@@ -3,8 +3,11 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/ioctl.h>
+#include <termios.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <random>
 #include <thread>
 
@@ -41,7 +44,31 @@ Lines split(const Lines& pieces, size_t most = 1 << 20) {
 
 TEST(LineSplitter, HandsOutLinesWithoutTheirEnds) {
   EXPECT_THAT(split({"a\nbc\n\nd\n"}), ElementsAre("a", "bc", "", "d"));
-  EXPECT_THAT(split({"a\r\n"}), ElementsAre("a\r"));
+  EXPECT_THAT(split({"a\r\n"}), ElementsAre("a"));
+}
+
+TEST(LineSplitter, TakesWhatIsWrittenOverOutOfALine) {
+  EXPECT_THAT(split({"1 %\r2 %\rdone\n"}), ElementsAre("done"));
+  EXPECT_THAT(split({"\r1 %", "\r2 %", "\n", "next"}),
+              ElementsAre("2 %", "next"));
+  EXPECT_THAT(split({"1 %\r"}), ElementsAre("1 %"));
+}
+
+TEST(LineSplitter, KnowsALineThatGetsWrittenOver) {
+  LineSplitter splitter;
+  const auto ignore = [](const std::string&) {};
+  splitter.feed("no end", ignore);
+  EXPECT_EQ(splitter.status(), "");
+  splitter.feed(" yet\n1 %\r", ignore);
+  EXPECT_EQ(splitter.status(), "1 %");
+  splitter.feed("2 %", ignore);
+  EXPECT_EQ(splitter.status(), "2 %");
+  splitter.feed("\n3 %", ignore);
+  EXPECT_EQ(splitter.status(), "");
+}
+
+TEST(LineSplitter, KeepsNothingOfWhatIsWrittenOver) {
+  EXPECT_THAT(split({"abc\rdef\rghi\rjk\n"}, 4), ElementsAre("jk"));
 }
 
 TEST(LineSplitter, KeepsThePartsOfALineUntilItIsWhole) {
@@ -86,7 +113,10 @@ TEST(LineSplitter, GivesTheSameLinesHoweverTheStreamIsCut) {
     for (int round = 0; round < 300; ++round) {
       std::string text;
       for (int i = 0; i < 40; ++i) {
-        text += random() % 5 == 0 ? '\n' : static_cast<char>('a' + i % 26);
+        const auto dice = random() % 10;
+        text += dice == 0   ? '\n'
+                : dice == 1 ? '\r'
+                            : static_cast<char>('a' + i % 26);
       }
       Lines pieces;
       for (size_t at = 0; at < text.size();) {
@@ -170,12 +200,62 @@ TEST_F(StreamTest, StillWritesWhatTheReaderTakesAfterGivingUp) {
   EXPECT_EQ(testing::read_line(pipe.read_end.get(), soon()), "report");
 }
 
-TEST_F(StreamTest, KnowsATerminal) {
+TEST_F(StreamTest, ShowsNoStatusWithoutATerminal) {
+  TestPipe pipe;
+  Stream stream(pipe.write_end.get());
+  stream.show_status("1 %");
+  stream.write("line\n");
+  pipe.write_end.reset();
+  EXPECT_EQ(read_to_end(pipe.read_end.get(), soon()), "line\n");
+}
+
+// A terminal: what is written to `inside` can be read from `outside`.
+class TerminalTest : public StreamTest {
+ protected:
+  void SetUp() override {
+    env_.set("TERM", "xterm");
+    outside_.reset(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
+    if (!outside_) GTEST_SKIP() << "no terminals here";
+    ASSERT_EQ(::unlockpt(outside_.get()), 0);
+    inside_.reset(
+        ::open(::ptsname(outside_.get()), O_RDWR | O_NOCTTY | O_CLOEXEC));
+    ASSERT_TRUE(inside_);
+    termios raw{};
+    ::tcgetattr(inside_.get(), &raw);
+    ::cfmakeraw(&raw);
+    ::tcsetattr(inside_.get(), TCSANOW, &raw);
+  }
+
+  testing::CleanEnvironment env_;
+  Fd outside_, inside_;
+};
+
+TEST_F(TerminalTest, IsKnown) {
   TestPipe pipe;
   EXPECT_FALSE(Stream(pipe.write_end.get()).is_terminal());
-  const Fd terminal(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
-  if (!terminal) GTEST_SKIP() << "no terminals here";
-  EXPECT_TRUE(Stream(terminal.get()).is_terminal());
+  EXPECT_EQ(Stream(pipe.write_end.get()).columns(), 0);
+  EXPECT_TRUE(Stream(inside_.get()).is_terminal());
+  EXPECT_EQ(Stream(inside_.get()).columns(), 80) << "does not say";
+  const winsize size{25, 132, 0, 0};
+  ::ioctl(inside_.get(), TIOCSWINSZ, &size);
+  EXPECT_EQ(Stream(inside_.get()).columns(), 132);
+}
+
+TEST_F(TerminalTest, IsNoneWhenItIsDumb) {
+  env_.set("TERM", "dumb");
+  EXPECT_FALSE(Stream(inside_.get()).is_terminal());
+  EXPECT_EQ(Stream(inside_.get()).columns(), 0);
+}
+
+TEST_F(TerminalTest, ShowsAStatusUntilSomethingElseIsPrinted) {
+  Stream stream(inside_.get());
+  stream.show_status("1 %");
+  stream.show_status("2 %");
+  stream.write("line\n");
+  stream.write("next\n");
+  EXPECT_EQ(testing::read_line(outside_.get(), soon()),
+            "\033[?7l1 %\033[?7h\r\033[K\033[?7l2 %\033[?7h\r\033[Kline");
+  EXPECT_EQ(testing::read_line(outside_.get(), soon()), "next");
 }
 
 class RankOutputTest : public ::testing::Test {
@@ -240,6 +320,19 @@ TEST_F(RankOutputTest, ShowsLinesAsTheyCome) {
   print(out_.write_end, "f\n");
   EXPECT_EQ(testing::read_line(to_out_.read_end.get(), soon()), "[0] half");
   finish();
+}
+
+TEST_F(RankOutputTest, TakesOnlyTheEndOfAProgressBarForALine) {
+  const testing::TempDir directory;
+  const std::string path = directory.file("rank-0.log");
+  start({0, true, path});
+  print(out_.write_end, "\r1 %");
+  print(out_.write_end, "\r2 %");
+  print(out_.write_end, "\rall\nafterwards\n1 %\r2 %\r");
+  finish();
+  EXPECT_EQ(shown(to_out_), "[0] all\n[0] afterwards\n[0] 2 %\n");
+  EXPECT_EQ(testing::read_file(path), "all\nafterwards\n2 %\n");
+  EXPECT_THAT(output_->last_lines(), ElementsAre("all", "afterwards", "2 %"));
 }
 
 TEST_F(RankOutputTest, GoesOnWithOneStreamWhenTheOtherEnds) {

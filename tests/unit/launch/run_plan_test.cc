@@ -278,6 +278,21 @@ TEST_F(RunPlanTest, HandsOnTheBackend) {
   EXPECT_EQ(variables_of(job(), 0)["LOCKSTEP_BACKEND"], "tcp");
 }
 
+TEST_F(RunPlanTest, SaysHowWideAStatusLineMayBe) {
+  auto facts = job();
+  facts.columns = 80;
+  EXPECT_EQ(variables_of(facts, 0)["LOCKSTEP_STATUS_COLUMNS"], "76");
+  facts.first_rank = 10;
+  EXPECT_EQ(variables_of(facts, 0)["LOCKSTEP_STATUS_COLUMNS"], "75");
+  options_.prefix = false;
+  EXPECT_EQ(variables_of(facts, 0)["LOCKSTEP_STATUS_COLUMNS"], "80");
+}
+
+TEST_F(RunPlanTest, SaysNothingOfStatusLinesWhereNobodySeesThem) {
+  env_.set("LOCKSTEP_STATUS_COLUMNS", "80");  // of a launcher around this one
+  EXPECT_EQ(variables_of(job(), 0).count("LOCKSTEP_STATUS_COLUMNS"), 0u);
+}
+
 TEST_F(RunPlanTest, SetsTheThreadsItIsTold) {
   options_.threads = 3;
   EXPECT_EQ(variables_of(job(), 0)["OMP_NUM_THREADS"], "3");
