@@ -86,7 +86,7 @@ void run_on(const Teams& teams, Report& report) {
   const auto note_overhead = [&](const Side& side) {
     report.note(fmt::format(
         "{}: overhead of {} over local {}, of communication {}", kExposedCase,
-        side.name, overhead_text(side.values(), local.values()),
+        side.name, overhead_text(side, local, &StepTimes::step),
         percent_text(
             shares(minus(side.values(), local.values()), communication))));
   };

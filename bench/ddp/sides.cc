@@ -19,6 +19,11 @@ std::vector<double> Side::values(Part part) const {
   return values;
 }
 
+std::string Side::text() const {
+  return name + (order.gradients == "drop" ? " (gradients dropped)"
+                                           : " (gradients zeroed in place)");
+}
+
 bool Teams::has_pytorch() { return !std::string(PYTORCH_DDP_WORKER).empty(); }
 
 Teams::Teams(const std::string& backend, const testing::NetLab* lab,
@@ -95,23 +100,24 @@ std::string percent_text(std::vector<double> shares) {
                      100 * shares[shares.size() - 1 - quarter]);
 }
 
-std::string overhead_text(const std::vector<double>& a,
-                          const std::vector<double>& b) {
+std::string overhead_text(const Side& a, const Side& b, Side::Part part) {
   std::vector<double> shares;
-  for (size_t i = 0; i < a.size(); ++i) shares.push_back(a[i] / b[i] - 1);
+  for (size_t i = 0; i < a.rounds.size(); ++i) {
+    shares.push_back(a.rounds[i].*part / b.rounds[i].*part - 1);
+  }
   return percent_text(shares);
 }
 
 std::string parts_text(const Side& side) {
   const auto ms = [&](Side::Part part) { return 1e3 * side.median_of(part); };
-  std::string text = fmt::format(
-      "{}, gradients {}, ms: step {:.2f} = zero {:.2f} + forward {:.2f} + "
-      "backward {:.2f} + "
-      "update {:.2f}; processor time {:.2f}",
-      side.name, side.order.gradients == "drop" ? "dropped" : "zeroed in place",
-      ms(&StepTimes::step), ms(&StepTimes::zero), ms(&StepTimes::forward),
-      ms(&StepTimes::backward), ms(&StepTimes::update),
-      ms(&StepTimes::processor));
+  std::string text =
+      fmt::format("{}: step {:.2f} ms", side.text(), ms(&StepTimes::step));
+  if (ms(&StepTimes::processor) == 0) return text;  // PyTorch's
+  text += fmt::format(
+      " = zero {:.2f} + forward {:.2f} + backward {:.2f} + update {:.2f}; "
+      "processor time {:.2f}",
+      ms(&StepTimes::zero), ms(&StepTimes::forward), ms(&StepTimes::backward),
+      ms(&StepTimes::update), ms(&StepTimes::processor));
   if (side.order.traced) {
     text += fmt::format("; waiting in backward {:.2f}, lane {:.2f}",
                         ms(&StepTimes::wait), ms(&StepTimes::lane));

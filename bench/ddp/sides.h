@@ -23,6 +23,7 @@ struct Side {
   StepOrder order;
   std::vector<StepTimes> rounds = {};
 
+  std::string text() const;  // name, and how gradients are emptied
   StepTimes run() const { return slowest(team->ask(to_text(order))); }
   std::vector<double> values(Part part = &StepTimes::step) const;
   double median_of(Part part) const { return median(values(part)); }
@@ -57,10 +58,9 @@ std::vector<Side> in_both_ways(const std::vector<Side>& sides);
 std::vector<Side> in_the_better_way(const std::vector<Side>& sides);
 
 // The median, and the quartiles beside it: "12.3 % (11.0 to 14.1)". Of shares,
-// and of how much longer `a` takes than `b`, by round.
+// and of how much more `a` takes than `b`, by round.
 std::string percent_text(std::vector<double> shares);
-std::string overhead_text(const std::vector<double>& a,
-                          const std::vector<double>& b);
+std::string overhead_text(const Side& a, const Side& b, Side::Part part);
 
 // Where the time of a side's step goes.
 std::string parts_text(const Side& side);

@@ -16,6 +16,7 @@ struct StepOrder {
   // local     no communication
   // overlap   data-parallel, buckets leave while backward runs
   // after     the same with one bucket, which leaves when backward is done
+  // noop      the same as overlap, but buckets stay here
   // exchange  no training: all buckets are reduced, launched at once
   std::string mode = "local";
   int64_t bucket_bytes = 0;  // of all buckets; 0: as the library does it
