@@ -77,6 +77,7 @@ void BufferSync::before_forward(ProcessGroup& group,
 void BufferSync::send(ProcessGroup& group, const std::vector<size_t>& which) {
   if (which.empty()) return;
   std::vector<at::Tensor> sent;
+  sent.reserve(which.size());
   for (const size_t i : which) sent.push_back(targets_[i]);
   broadcast_coalesced(group, sent)->wait();
   for (const size_t i : which) {

@@ -35,6 +35,7 @@ void check_replicas(ProcessGroup& group,
                     int64_t iteration) {
   const at::NoGradGuard no_grad;
   std::vector<int64_t> mine;
+  mine.reserve(parameters.size());
   for (const auto& one : parameters) mine.push_back(hash_of(one.tensor));
   std::vector<int64_t> all(mine.size() * static_cast<size_t>(group.size()));
   group.all_gather(buffer_of(mine), buffer_of(all))->wait();

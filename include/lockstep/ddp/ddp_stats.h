@@ -17,6 +17,7 @@ namespace lockstep {
 //
 // Names are those that scripts know from PyTorch's DDPLoggingData. Beyond it,
 // last_step holds the times of every single step, sampled or not.
+// NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): read by people
 struct DdpStats {
   using Duration = StepTimes::Duration;
 
