@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <csignal>
 #include <fstream>
+#include <optional>
+#include <regex>
 #include <thread>
 
 #include <fmt/format.h>
@@ -23,6 +25,9 @@ namespace {
 
 // So long after a failure its true cause may still become known.
 constexpr auto kSettle = 30ms;
+// So long a rank may take to end that another one's last words name as the one
+// that left it.
+constexpr auto kAccusedEnds = 1s;
 // What has no descriptor is looked at this often.
 constexpr auto kLookAround = 200ms;
 
@@ -35,6 +40,18 @@ long oom_kills() {
     if (name == "oom_kill") return count;
   }
   return 0;
+}
+
+// Whom a rank's last words name as the one that left it, in the library's own
+// phrases.
+std::optional<int> accused_in(const std::vector<std::string>& lines) {
+  static const std::regex phrase(
+      "rank ([0-9]{1,9}) (has left the group|ended the group|died)");
+  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
+    std::smatch match;
+    if (std::regex_search(*line, match, phrase)) return std::stoi(match[1]);
+  }
+  return std::nullopt;
 }
 
 class Supervisor {
@@ -85,6 +102,12 @@ class Supervisor {
     bool ended;
   };
 
+  struct Failed {
+    Rank* rank;
+    Ending ending;
+    Deadline::Duration after;
+  };
+
   // False when all have ended. A rank's end makes its handle readable.
   bool wait_for_something() {
     std::vector<pollfd> entries = {{signals_.fd(), POLLIN, 0}};
@@ -128,6 +151,7 @@ class Supervisor {
     if (!ending) return;
     rank.ended = true;
     rank.output->stop();
+    if (rank.rank == awaited_) settled_at_ = Deadline::in(0ms);
     if (ending->is_success() || is_ending()) return;
     failed_.push_back({&rank, *ending, Deadline::Clock::now() - start_});
     // Those that depend on a rank fail when it dies, and the system may tell
@@ -135,17 +159,57 @@ class Supervisor {
     if (!settled_at_) settled_at_ = Deadline::in(kSettle);
   }
 
-  // Of the ranks that failed together, names the one that died by a signal of
-  // its own; else the first.
+  // Of the ranks that failed together: the one that died by a signal of its
+  // own; else the one that the first accuses, or whom that one accuses, which
+  // may need a moment to end; else the first. Null: not yet.
+  const Failed* find_culprit() {
+    const auto find = [&](const auto& is_it) -> const Failed* {
+      const auto it = std::find_if(failed_.begin(), failed_.end(), is_it);
+      return it == failed_.end() ? nullptr : &*it;
+    };
+    const auto* died = find([](const Failed& one) {
+      const int number = one.ending.signal;
+      return number != 0 && number != SIGTERM && number != SIGPIPE;
+    });
+    if (died != nullptr) return died;
+    const Failed* suspect = &failed_.front();
+    for (size_t i = 0; i < failed_.size(); ++i) {
+      wait_for_last_lines(*suspect->rank);
+      const auto accused = accused_in(suspect->rank->output->last_lines());
+      if (!accused || *accused == suspect->rank->rank) return suspect;
+      const auto* failed =
+          find([&](const Failed& one) { return one.rank->rank == *accused; });
+      if (failed == nullptr) return await_end(*accused) ? nullptr : suspect;
+      suspect = failed;
+    }
+    return &failed_.front();  // they accuse each other
+  }
+
+  // Whether it makes sense to wait for that rank's end, which is done once.
+  bool await_end(int number) {
+    const bool is_running = std::any_of(
+        ranks_.begin(), ranks_.end(),
+        [&](const Rank& one) { return one.rank == number && !one.ended; });
+    if (!is_running || awaited_ == number) return false;
+    awaited_ = number;
+    settled_at_ = Deadline::in(kAccusedEnds);
+    return true;
+  }
+
+  // They are on their way, unless our reader holds them up.
+  static void wait_for_last_lines(const Rank& rank) {
+    const auto until = Deadline::in(300ms);
+    while (!rank.output->is_done() && !until.passed()) {
+      std::this_thread::sleep_for(1ms);
+    }
+  }
+
   void blame() {
     settled_at_.reset();
     if (failed_.empty() || is_ending()) return;
-    const auto died =
-        std::find_if(failed_.begin(), failed_.end(), [](const Failed& one) {
-          const int number = one.ending.signal;
-          return number != 0 && number != SIGTERM && number != SIGPIPE;
-        });
-    const Failed& first = died != failed_.end() ? *died : failed_.front();
+    const Failed* const culprit = find_culprit();
+    if (culprit == nullptr) return;
+    const Failed& first = *culprit;
     Rank& rank = *first.rank;
     Failure failure;
     failure.rank = rank.rank;
@@ -153,11 +217,7 @@ class Supervisor {
     failure.pid = rank.process.pid();
     failure.ending = first.ending;
     failure.after = first.after;
-    // Its last lines are on their way, unless our reader holds them up.
-    const auto until = Deadline::in(300ms);
-    while (!rank.output->is_done() && !until.passed()) {
-      std::this_thread::sleep_for(1ms);
-    }
+    wait_for_last_lines(rank);
     failure.last_lines = rank.output->last_lines();
     failure.log_path = rank.log_path;
     failure.out_of_memory =
@@ -200,13 +260,9 @@ class Supervisor {
   const Deadline::Clock::time_point start_ = Deadline::Clock::now();
   const long oom_kills_before_ = oom_kills();
   std::vector<Rank> ranks_;
-  struct Failed {
-    Rank* rank;
-    Ending ending;
-    Deadline::Duration after;
-  };
   std::vector<Failed> failed_;          // before the end began
   std::optional<Deadline> settled_at_;  // then one of them is named
+  int awaited_ = -1;                    // accused, and has not ended
   std::optional<Deadline> kill_at_;     // set once the end has begun
   RoundEnd end_;
 };

@@ -22,7 +22,9 @@ struct RankPlan {
   RankOutput::Options output;
 };
 
-// The first rank that failed, and how.
+// The rank that is blamed for the end of a round, and how it failed. It is the
+// first that failed; of several within a moment the one that died by a signal,
+// or the one that others say in their last lines they lost.
 struct Failure {
   int rank = -1;
   std::string host;

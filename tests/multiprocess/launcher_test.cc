@@ -126,6 +126,31 @@ TEST_P(LauncherFailure, NamesTheRankHowAndItsLastLines) {
   }
 }
 
+// A rank that catches its exception leaves the group long before its process
+// ends, and those that it leaves may be quicker.
+TEST(Launcher, BlamesWhomTheOthersSayTheyLost) {
+  const std::string program =
+      "if [ $RANK = 1 ]; then sleep 0.2; echo bad batch; exit 5; fi; "
+      "if [ $RANK = 2 ]; then echo 'rank 0 died'; exit 7; fi; "
+      "echo 'all_reduce #3: rank 1 has left the group'; exit 6";
+  Job job({"-n", "3"}, {"sh", "-c", program});
+  EXPECT_EQ(job.finish(), 5) << job.output();
+  EXPECT_THAT(job.output(), HasSubstr("rank 1 failed: exited with code 5"));
+  EXPECT_THAT(job.output(), HasSubstr("    | bad batch"));
+}
+
+// But not one that goes on, or has ended well.
+TEST(Launcher, BlamesTheFirstWhenTheAccusedDidNotFail) {
+  for (const char* const what : {"exit 0", "sleep 100"}) {
+    const std::string program =
+        std::string("if [ $RANK = 1 ]; then ") + what +
+        "; fi; sleep 0.1; echo 'rank 1 died: or so it seems'; exit 6";
+    Job job({"-n", "2"}, {"sh", "-c", program});
+    EXPECT_EQ(job.finish(), 6) << job.output();
+    EXPECT_THAT(job.output(), HasSubstr("rank 0 failed: exited with code 6"));
+  }
+}
+
 TEST(Launcher, SignalsArePassedOnAsTheyAre) {
   for (int number : {SIGINT, SIGTERM, SIGHUP}) {
     Job job({"-n", "2"}, {kWorker, "polite"});
