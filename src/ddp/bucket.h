@@ -87,12 +87,19 @@ class Bucket {
   Future<at::Tensor> result_;
 };
 
+struct DenseBucketOptions {
+  bool as_views = true;  // gradients live in the bucket
+  // Of all gradients of all ranks, to judge what caches can hold.
+  size_t all_bytes = 0;
+};
+
 // One flat tensor in `group`'s registered memory, with a view for each
 // parameter that has the parameter's strides. With `as_views` the gradients are
 // such views, and those that exist move in. Makes a collective call that
 // blocks.
 std::unique_ptr<Bucket> make_dense_bucket(std::vector<Member> members,
                                           const GradAccess& access,
-                                          ProcessGroup& group, bool as_views);
+                                          ProcessGroup& group,
+                                          const DenseBucketOptions& options);
 
 }  // namespace lockstep::detail

@@ -9,6 +9,7 @@
 #include "ddp/messages.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/collective/reduce.h"
 #include "lockstep/tensor/collectives.h"
 
 namespace lockstep::detail {
@@ -35,13 +36,27 @@ bool share_memory(const at::Tensor& a, const at::Tensor& b) {
          a.scalar_type() == b.scalar_type();
 }
 
+// Copies a gradient to where communication reads it next, perhaps much later.
+// `all_bytes`: what all ranks copy so in a step; when that is more than caches
+// hold, it is written past them.
+void move_in(const at::Tensor& to, const at::Tensor& from, size_t all_bytes) {
+  const bool is_bytes = from.is_non_overlapping_and_dense() &&
+                        from.strides() == to.strides() && !from.is_neg();
+  if (is_bytes) {
+    copy_shared(to.data_ptr(), from.data_ptr(), from.nbytes(), all_bytes);
+  } else {
+    to.copy_(from);
+  }
+}
+
 class DenseBucket : public Bucket {
  public:
   DenseBucket(std::vector<Member> members, const GradAccess& access,
-              at::Tensor flat, bool as_views)
+              at::Tensor flat, const DenseBucketOptions& options)
       : Bucket(std::move(members), access),
         flat_(std::move(flat)),
-        as_views_(as_views) {
+        as_views_(options.as_views),
+        all_bytes_(options.all_bytes) {
     auto contents = std::make_shared<GradBucket::Contents>();
     int64_t offset = 0;
     for (const Member& member : this->members()) {
@@ -133,7 +148,7 @@ class DenseBucket : public Bucket {
         return;
       }
       check_gradient(member, slot, grad);
-      slot.view.copy_(grad);
+      move_in(slot.view, grad, all_bytes_);
       if (as_views_ && !is_unused) grad = view_of(slot);
     });
   }
@@ -210,6 +225,7 @@ class DenseBucket : public Bucket {
 
   const at::Tensor flat_;
   const bool as_views_;
+  const size_t all_bytes_;
   std::vector<Slot> slots_;
   std::shared_ptr<const GradBucket::Contents> contents_;
 };
@@ -218,13 +234,14 @@ class DenseBucket : public Bucket {
 
 std::unique_ptr<Bucket> make_dense_bucket(std::vector<Member> members,
                                           const GradAccess& access,
-                                          ProcessGroup& group, bool as_views) {
+                                          ProcessGroup& group,
+                                          const DenseBucketOptions& options) {
   int64_t count = 0;
   for (const Member& member : members) count += member.parameter.numel();
   at::Tensor flat =
       registered_zeros(group, {count}, members[0].parameter.scalar_type());
   auto bucket = std::make_unique<DenseBucket>(std::move(members), access,
-                                              std::move(flat), as_views);
+                                              std::move(flat), options);
   bucket->adopt_gradients();
   return bucket;
 }

@@ -81,7 +81,7 @@ std::weak_ptr<const void> watch_outputs(
   const auto alive = std::make_shared<const uint64_t>(graph);
   std::unordered_set<const Node*> seen;
   const auto watch = [&](const at::TensorBase& tensor) {
-    const auto node = tensor.grad_fn();
+    const auto& node = tensor.grad_fn();
     if (!node || !seen.insert(node.get()).second) return;
     node->add_post_hook(make_hook(
         listener, [alive](BackwardListener& one) { one.on_output(*alive); }));

@@ -47,14 +47,23 @@ std::string parameters_text(const std::vector<size_t>& indices,
 }
 
 std::string unfinished_text(int rank, const std::vector<size_t>& missing,
+                            size_t frozen,
                             const std::vector<std::string>& names,
                             const ReducerOptions& options) {
   std::string text = fmt::format(
       "Expected to have finished reduction, but {} of {} parameters got no "
-      "gradient in this backward on rank {}: {}. They took no part in the "
-      "loss. Remedy: {}.",
-      missing.size(), names.size(), rank, parameters_text(missing, names),
-      unfinished_remedy(options));
+      "gradient in this backward on rank {}: {}.",
+      missing.size(), names.size(), rank, parameters_text(missing, names));
+  if (frozen > 0) {
+    return text + fmt::format(
+                      " {} of them were frozen after wrapping: requires_grad "
+                      "is off. Remedy: freeze first, then wrap; or, in steps "
+                      "in which all are frozen, call the module and not the "
+                      "wrapper.",
+                      frozen);
+  }
+  text += fmt::format(" They took no part in the loss. Remedy: {}.",
+                      unfinished_remedy(options));
   text += fmt::format(
       " If the program calls backward() several times after one forward, say "
       "how often: backwards_per_forward (it is {}).",

@@ -16,7 +16,9 @@ std::string parameters_text(const std::vector<size_t>& indices,
                             const std::vector<std::string>& names);
 
 // Some parameters never became ready.
+// `frozen`: how many of the missing ones do not require a gradient any more.
 std::string unfinished_text(int rank, const std::vector<size_t>& missing,
+                            size_t frozen,
                             const std::vector<std::string>& names,
                             const ReducerOptions& options);
 

@@ -40,10 +40,7 @@ void ReducerCore::prepare_for_backward(const Tensors& outputs) {
   if (no_sync_ > 0 || !grad_hooks_) return;
   check_usable();
   if (phase_ == Phase::kReducing) {
-    in_step(lock, [&] {
-      throw UsageError(
-          unfinished_text(lane_->rank(), missing(), names_, options_));
-    });
+    in_step(lock, [&] { throw UsageError(unfinished()); });
   }
   const auto alive = watch_outputs(outputs, next_graph_, weak_from_this());
   const bool needs_end =

@@ -156,6 +156,7 @@ class ReducerCore : public BackwardListener,
   void forget_forwards();
   void collect_results();
   std::vector<size_t> missing() const;
+  std::string unfinished() const;  // for an error about those
   void check_usable() const;
   void check_map_has(size_t parameter) const;
   [[noreturn]] void fail(const std::exception_ptr& error, Lock& lock);

@@ -177,10 +177,7 @@ void ReducerCore::end_cycle(Lock& lock) {
   if (learning) counter_.learn();
   mark_unused(unused, lock);
   if (learning || !unused.empty()) unused_->note(unused, learning);
-  if (next_ < buckets_.size()) {
-    throw UsageError(
-        unfinished_text(lane_->rank(), missing(), names_, options_));
-  }
+  if (next_ < buckets_.size()) throw UsageError(unfinished());
   finalize(lock);
 }
 

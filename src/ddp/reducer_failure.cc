@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a Reducer fails, and what it says afterwards.
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "ddp/messages.h"
@@ -68,8 +70,7 @@ void ReducerCore::fail(const std::exception_ptr& error, Lock& lock) {
 void ReducerCore::check_finalized() {
   const Lock lock(mutex_);
   if (error_) std::rethrow_exception(error_);
-  LOCKSTEP_CHECK(phase_ != Phase::kReducing, UsageError, "{}",
-                 unfinished_text(lane_->rank(), missing(), names_, options_));
+  LOCKSTEP_CHECK(phase_ != Phase::kReducing, UsageError, "{}", unfinished());
 }
 
 void ReducerCore::check_hooks() {
@@ -78,6 +79,16 @@ void ReducerCore::check_hooks() {
   for (size_t i = 0; i < parameters_.size(); ++i) {
     check_hook_is_on(*grad_hooks_, parameters_, i, names_);
   }
+}
+
+std::string ReducerCore::unfinished() const {
+  const std::vector<size_t> without = missing();
+  const auto frozen =
+      std::count_if(without.begin(), without.end(), [&](size_t parameter) {
+        return !parameters_[parameter].requires_grad();
+      });
+  return unfinished_text(lane_->rank(), without, static_cast<size_t>(frozen),
+                         names_, options_);
 }
 
 std::vector<size_t> ReducerCore::missing() const {

@@ -12,6 +12,15 @@
 #include "lockstep/trace/trace.h"
 
 namespace lockstep::detail {
+namespace {
+
+size_t dense_bytes(const std::vector<PlanItem>& items) {
+  size_t bytes = 0;
+  for (const PlanItem& item : items) bytes += item.sparse ? 0 : item.bytes;
+  return bytes;
+}
+
+}  // namespace
 
 std::shared_ptr<ReducerCore> ReducerCore::make(
     Tensors parameters, std::shared_ptr<ProcessGroup> group,
@@ -107,8 +116,10 @@ std::unique_ptr<Bucket> ReducerCore::make_bucket(
         std::move(members[0]), access_,
         rows == sparse_rows_.end() ? at::Tensor() : rows->second);
   }
-  return make_dense_bucket(std::move(members), access_, *lane_,
-                           options_.gradient_as_bucket_view);
+  return make_dense_bucket(
+      std::move(members), access_, *lane_,
+      {options_.gradient_as_bucket_view,
+       dense_bytes(items_) * static_cast<size_t>(lane_->size())});
 }
 
 bool ReducerCore::should_rebuild_buckets() {

@@ -56,7 +56,7 @@ void check_replicas(ProcessGroup& group,
   }
   LOCKSTEP_CHECK(
       count == 0, MismatchError,
-      "at iteration {} {} of {} parameters differ from rank 0's: {}{}; does "
+      "at iteration {}, {} of {} parameters differ from rank 0's: {}{}; does "
       "every rank make the same optimizer steps, and does nothing else change "
       "parameters?",
       iteration, count, mine.size(), fmt::join(differing, ", "),

@@ -22,9 +22,9 @@ std::vector<size_t> UnusedParameters::find(
   check_hooks_are_on(hooks, parameters, unused, names_);
   if (unused.empty() && !std::exchange(warned_, true)) {
     log_warn(fmt::format(
-        "rank {}: find_unused_parameters is on, and all parameters are used; "
-        "the search costs time in every step, so turn it off if that is "
-        "always so (said once)",
+        "rank {}: find_unused_parameters is on, and all parameters are used "
+        "here; the search costs time in every step, so turn it off if that is "
+        "always so, on every rank (said once)",
         rank_));
   }
   note(unused, false);
@@ -53,9 +53,9 @@ void check_hook_is_on(const GradHooks& hooks,
   const bool frozen = !parameter.requires_grad();  // and no conversion
   LOCKSTEP_CHECK(frozen || hooks.is_on(index, parameter), UsageError,
                  "parameter {} ('{}') was converted or replaced after it was "
-                 "given away (module->to(dtype)?), so its gradients do not "
-                 "come here any more; make a new DistributedDataParallel or "
-                 "Reducer after converting",
+                 "given away (module->to(dtype), torch::load?), so its "
+                 "gradients do not come here any more; convert and load "
+                 "first, then make a DistributedDataParallel or Reducer",
                  index, names[index]);
 }
 

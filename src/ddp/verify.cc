@@ -95,7 +95,8 @@ std::vector<Description> gather_texts(ProcessGroup& group, std::string mine,
   return texts;
 }
 
-// The first difference between two lists of lines, as seen by a person.
+// The first difference between two lists of lines, as seen by a person. `what`
+// they are, with {} for the number of the line.
 std::string difference(const char* what, const std::vector<std::string>& first,
                        const std::vector<std::string>& other, int rank) {
   for (size_t i = 0; i < std::max(first.size(), other.size()); ++i) {
@@ -103,8 +104,8 @@ std::string difference(const char* what, const std::vector<std::string>& first,
     const std::string a = i < first.size() ? first[i] : none;
     const std::string b = i < other.size() ? other[i] : none;
     if (a == b) continue;
-    return fmt::format("; {} {} is {} on rank 0, and {} on rank {}", what, i, a,
-                       b, rank);
+    return fmt::format("; {} is {} on rank 0, and {} on rank {}",
+                       fmt::format(fmt::runtime(what), i), a, b, rank);
   }
   return "";
 }
@@ -115,13 +116,15 @@ std::string explain(const std::vector<Description>& all) {
   for (size_t rank = 1; rank < all.size(); ++rank) {
     const Description& other = all[rank];
     const int number = static_cast<int>(rank);
+    // First, because parameters may differ for it.
+    text += difference("a setting", first.settings, other.settings, number);
     if (other.parameters.size() != first.parameters.size()) {
       text +=
           fmt::format("; rank 0 has {} parameters and rank {} has {}",
                       first.parameters.size(), rank, other.parameters.size());
     }
-    text += difference("parameter", first.parameters, other.parameters, number);
-    text += difference("setting", first.settings, other.settings, number);
+    text +=
+        difference("parameter {}", first.parameters, other.parameters, number);
   }
   return text;
 }

@@ -62,4 +62,20 @@ void Problem::note(int step, const char* what, const std::string& text) {
   }
 }
 
+void Problem::compare(int step, ProcessGroup& group, Model& model,
+                      const Expected& expected) {
+  const Tensors& parameters = model.parameters();
+  Tensors results = gradients_of(parameters);
+  note(step, "gradients",
+       difference(results, expected.gradients, model.names()));
+  descend(parameters);
+  note(step, "weights",
+       difference(parameters, expected.weights, model.names()));
+  const auto rank = static_cast<size_t>(group.rank());
+  note(step, "buffers",
+       difference(model.buffers(), expected.buffers[rank], {}));
+  results.insert(results.end(), parameters.begin(), parameters.end());
+  note(step, "ranks", all_agree(group, results) ? "" : "they differ");
+}
+
 }  // namespace lockstep::testing

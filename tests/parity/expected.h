@@ -43,6 +43,11 @@ std::string wrong_layout(const Model& model);
 class Problem {
  public:
   void note(int step, const char* what, const std::string& text);
+  // After a backward, on every rank: goes down the gradients, and compares
+  // them, weights and buffers with what there should be, and with the other
+  // ranks.
+  void compare(int step, ProcessGroup& group, Model& model,
+               const Expected& expected);
   const std::string& text() const { return text_; }
 
  private:

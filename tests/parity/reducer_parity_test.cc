@@ -20,7 +20,6 @@
 namespace lockstep {
 namespace {
 
-using testing::difference;
 using testing::Graph;
 using testing::ModelKind;
 using testing::Reset;
@@ -125,28 +124,13 @@ std::string train(ProcessGroup& group, const Setting& one,
   Reducer reducer(parameters, group.shared_from_this(), options);
   Problem problem;
   for (int step = 0; step < kSteps; ++step) {
-    const Expected& now = expected[static_cast<size_t>(step)];
     testing::reset_gradients(parameters, one.reset);
     reducer.prepare_for_forward();
     const at::Tensor loss = model->loss(step, group.rank());
     reducer.prepare_for_backward({loss});
     model->backward(loss);
-
-    const Tensors gradients = testing::gradients_of(parameters);
-    problem.note(step, "gradients",
-                 difference(gradients, now.gradients, model->names()));
     problem.note(step, "gradients", wrong_layout(*model));
-    testing::descend(parameters);
-    problem.note(step, "weights",
-                 difference(parameters, now.weights, model->names()));
-    problem.note(
-        step, "buffers",
-        difference(model->buffers(),
-                   now.buffers[static_cast<size_t>(group.rank())], {}));
-    Tensors results = gradients;
-    results.insert(results.end(), parameters.begin(), parameters.end());
-    const bool same = testing::all_agree(group, results);
-    problem.note(step, "ranks", same ? "" : "they differ");
+    problem.compare(step, group, *model, expected[static_cast<size_t>(step)]);
   }
   // Those with a history own their parameters, who own them.
   testing::reset_gradients(parameters, Reset::kUndefine);

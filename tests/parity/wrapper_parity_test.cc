@@ -19,7 +19,6 @@
 namespace lockstep {
 namespace {
 
-using testing::difference;
 using testing::Expected;
 using testing::Graph;
 using testing::kSeed;
@@ -147,23 +146,9 @@ std::string train(ProcessGroup& group, const Row& row,
                               options_for(row, *model, *module));
   Problem problem;
   for (int step = 0; step < kSteps; ++step) {
-    const Expected& now = expected[static_cast<size_t>(step)];
     testing::reset_gradients(parameters, static_cast<Reset>(row[kReset]));
     model->backward(ddp(step, group.rank()));
-    const Tensors gradients = testing::gradients_of(parameters);
-    problem.note(step, "gradients",
-                 difference(gradients, now.gradients, model->names()));
-    testing::descend(parameters);
-    problem.note(step, "weights",
-                 difference(parameters, now.weights, model->names()));
-    problem.note(
-        step, "buffers",
-        difference(model->buffers(),
-                   now.buffers[static_cast<size_t>(group.rank())], {}));
-    Tensors results = gradients;
-    results.insert(results.end(), parameters.begin(), parameters.end());
-    const bool same = testing::all_agree(group, results);
-    problem.note(step, "ranks", same ? "" : "they differ");
+    problem.compare(step, group, *model, expected[static_cast<size_t>(step)]);
   }
   // Those with a history own their parameters, who own them.
   testing::reset_gradients(parameters, Reset::kUndefine);

@@ -70,7 +70,9 @@ class DistributedDataParallel : public DataParallelCore {
 
   // The wrapped module.
   M& module() { return module_; }
+  const M& module() const { return module_; }
   auto* operator->() { return &*module_; }
+  const auto* operator->() const { return &*module_; }
 
  private:
   template <class Impl>

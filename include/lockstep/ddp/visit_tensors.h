@@ -97,6 +97,9 @@ struct AnyVisitor {
   void operator()(T& /*part*/) const {}
 };
 
+template <class T>
+constexpr bool is_text = std::is_same_v<std::decay_t<T>, const char*>;
+
 template <class T, class = void>
 struct HasMember : std::false_type {};
 template <class T>
@@ -105,14 +108,14 @@ struct HasMember<T, std::void_t<decltype(std::declval<T&>().visit_tensors(
 
 }  // namespace detail
 
-// Numbers, enumerators and structs that say it themselves; anything else does
-// not compile.
+// Numbers, enumerators, text and structs that say it themselves; anything else
+// does not compile.
 template <class T, class>
 struct VisitTensors
     : std::conditional_t<detail::HasMember<T>::value, detail::WithMember<T>,
                          detail::NoTensors> {
   static_assert(detail::HasMember<T>::value || std::is_arithmetic_v<T> ||
-                    std::is_enum_v<T> || std::is_pointer_v<T>,
+                    std::is_enum_v<T> || detail::is_text<T>,
                 "lockstep does not know where the tensors are in what this "
                 "module returns: give the struct a visit_tensors(f), or "
                 "specialise lockstep::VisitTensors for it");

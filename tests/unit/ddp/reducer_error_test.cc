@@ -162,6 +162,21 @@ TEST(ReducerErrors, ABackwardThatNeverEndedIsFoundByTheNextStep) {
   });
 }
 
+TEST(ReducerErrors, WhatWasFrozenMeanwhileIsCalledSo) {
+  on_ranks(2, [](const SharedGroup& group) {
+    const Tensors parameters = some_parameters(3);
+    Reducer reducer(parameters, group, named({"a", "b", "c"}));
+    parameters[1].set_requires_grad(false);
+    EXPECT_THAT(
+        message_of<Error>([&] { step(reducer, parameters, group->rank()); }),
+        AllOf(HasSubstr("1 of 3 parameters"), HasSubstr("1 ('b')"),
+              HasSubstr("1 of them were frozen after wrapping")));
+    parameters[1].set_requires_grad(true);
+    group->barrier()->wait();
+    expect_fresh_start(parameters, group);
+  });
+}
+
 // A backward that threw before any gradient may be tried again.
 TEST(ReducerErrors, ABackwardThatThrewAtOnceMayBeRunAgain) {
   on_ranks(2, [](const SharedGroup& group) {

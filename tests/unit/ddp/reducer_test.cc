@@ -35,68 +35,6 @@ TEST(Reducer, AveragesGradientsOverRanks) {
   });
 }
 
-TEST(Reducer, GradientsLiveInTheBucket) {
-  on_ranks(2, [](const SharedGroup& group) {
-    const Tensors parameters = some_parameters(3);
-    Reducer reducer(parameters, group);
-    step(reducer, parameters, group->rank());
-    const auto bucket = reducer.grad_buckets(false)[0];
-    EXPECT_TRUE(is_all(bucket.buffer(), 1.5));
-    for (size_t i = 0; i < 3; ++i) {
-      EXPECT_EQ(bucket.parameters()[i].grad().data_ptr(),
-                bucket.gradients()[i].data_ptr());
-    }
-    // Zeroed in place, as zero_grad() does, they stay there.
-    for (const auto& one : parameters) one.mutable_grad().detach_().zero_();
-    step(reducer, parameters, group->rank());
-    EXPECT_TRUE(is_all(reducer.grad_buckets(false)[0].buffer(), 1.5));
-  });
-}
-
-TEST(Reducer, WithoutViewsGradientsHaveTheirOwnMemory) {
-  on_ranks(2, [](const SharedGroup& group) {
-    const Tensors parameters = some_parameters(2);
-    ReducerOptions options;
-    options.gradient_as_bucket_view = false;
-    Reducer reducer(parameters, group, options);
-    for (int i = 1; i <= 2; ++i) {
-      step(reducer, parameters, group->rank());
-      // Nothing was cleared: the second backward adds to the first average.
-      for (const auto& one : parameters) {
-        EXPECT_TRUE(is_all(one.grad(), 1.5 * i));
-      }
-    }
-    const at::Tensor gradient = parameters[0].grad();
-    reducer.grad_buckets(true);
-    EXPECT_TRUE(is_all(gradient, 3));
-  });
-}
-
-TEST(Reducer, TakesOverGradientsThatExistAlready) {
-  on_ranks(2, [](const SharedGroup& group) {
-    const Tensors parameters = some_parameters(2);
-    parameters[0].mutable_grad() = at::full({4}, 10.0);
-    Reducer reducer(parameters, group);
-    EXPECT_TRUE(is_all(parameters[0].grad(), 10));
-    EXPECT_FALSE(parameters[1].grad().defined());
-    step(reducer, parameters, group->rank());
-    EXPECT_TRUE(is_all(parameters[0].grad(), 11.5));
-    EXPECT_TRUE(is_all(parameters[1].grad(), 1.5));
-  });
-}
-
-TEST(Reducer, KeepsTheLayoutOfChannelsLastParameters) {
-  on_ranks(2, [](const SharedGroup& group) {
-    const at::Tensor weight = at::ones({2, 3, 4, 4})
-                                  .contiguous(at::MemoryFormat::ChannelsLast)
-                                  .set_requires_grad(true);
-    Reducer reducer({weight}, group);
-    step(reducer, {weight}, group->rank());
-    EXPECT_EQ(weight.grad().strides(), weight.strides());
-    EXPECT_TRUE(is_all(weight.grad(), 1.5));
-  });
-}
-
 TEST(Reducer, KeepsTypesInBucketsOfTheirOwn) {
   on_ranks(2, [](const SharedGroup& group) {
     const Tensors parameters = {parameter({3}), parameter({3}, at::kDouble),

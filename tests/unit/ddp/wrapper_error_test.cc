@@ -227,7 +227,7 @@ TEST(WrapperErrors, AConversionAfterWrappingIsNoticedAtTheNextForward) {
     EXPECT_THAT(
         message_of<UsageError>([&] { ddp(input_of(0).to(at::kDouble)); }),
         AllOf(HasSubstr("converted"), HasSubstr("'scale'"),
-              HasSubstr("make a new DistributedDataParallel")));
+              HasSubstr("then make a DistributedDataParallel")));
   });
 }
 

@@ -18,7 +18,6 @@ namespace lockstep {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using namespace testing;
 
 TEST(Wrapper, AllStartWithTheValuesOfRank0) {
@@ -77,6 +76,9 @@ TEST(Wrapper, LeavesNamesAsTheyAre) {
     DistributedDataParallel ddp(net, group);
     EXPECT_EQ(ddp->named_parameters().keys(), before);
     EXPECT_EQ(before.front(), "scale");
+    const auto& constant = ddp;
+    EXPECT_EQ(constant->named_parameters().keys(), before);
+    EXPECT_EQ(constant.module().ptr(), net.ptr());
   });
 }
 
