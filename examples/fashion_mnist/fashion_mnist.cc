@@ -18,8 +18,6 @@
 
 namespace {
 
-using torch::Tensor;
-
 // The rate of learning rises for a quarter of the time and then falls to zero.
 void set_rate(torch::optim::Optimizer& optimizer, double done,
               int images_per_step) {
@@ -33,37 +31,44 @@ template <class Model>
 double train_step(Model& model, torch::optim::Optimizer& optimizer,
                   const Examples& batch) {
   optimizer.zero_grad();
-  const Tensor loss =
+  const torch::Tensor loss =
       torch::nn::functional::cross_entropy(model(batch.images), batch.labels);
   loss.backward();  // wrapped: gradients are averages over all ranks then
   optimizer.step();
   return loss.item<double>();
 }
 
-// Images per second of one process that knows nothing of others.
-double speed_alone(const Examples& data, int batch, double seconds) {
-  Net net;
-  torch::optim::Adam optimizer(net->parameters());
-  Stopwatch watch;
-  int steps = -3;  // the first ones do not count
-  while (steps < 1 || watch.seconds() < seconds) {
-    const Tensor any = torch::randint(data.size(), {batch}, torch::kLong);
-    train_step(net, optimizer, data.at(any));
-    if (++steps == 0) watch = Stopwatch();
+// Images per second of rank 0 alone, while the other ranks wait; 0 if there are
+// none.
+double speed_alone(lockstep::ProcessGroup& world, const Examples& data,
+                   int batch, double seconds) {
+  double speed = 0;
+  if (world.rank() == 0 && world.size() > 1) {
+    Net net;
+    torch::optim::Adam optimizer(net->parameters());
+    Stopwatch watch;
+    int steps = -State::kWarmUp;
+    while (steps < 1 || watch.seconds() < seconds) {
+      const auto any = torch::randint(data.size(), {batch}, torch::kLong);
+      train_step(net, optimizer, data.at(any));
+      if (++steps == 0) watch = Stopwatch();
+    }
+    speed = steps * batch / watch.seconds();
   }
-  return steps * batch / watch.seconds();
+  world.barrier()->wait();
+  return speed;
 }
 
 // The share of `data` that the net tells right. Each rank looks at some of it.
 double accuracy(Net& net, const Examples& data, lockstep::ProcessGroup& world) {
   const torch::NoGradGuard no_grad;
   constexpr int64_t kBlock = 250;
-  Tensor right = torch::zeros({1}, torch::kLong);
+  torch::Tensor right = torch::zeros({1}, torch::kLong);
   net->eval();
   for (int64_t begin = world.rank() * kBlock; begin < data.size();
        begin += world.size() * kBlock) {
-    const int64_t end = std::min(begin + kBlock, data.size());
-    const Examples block = data.at(torch::arange(begin, end));
+    const Examples block =
+        data.at(torch::arange(begin, std::min(begin + kBlock, data.size())));
     right += net(block.images).argmax(1).eq(block.labels).sum();
   }
   net->train();
@@ -75,18 +80,15 @@ void run(const Settings& settings) {
   const auto world = lockstep::init();  // alone: a world of one
   const int ranks = world->size();
   Progress progress(world->rank() == 0);
-  progress.line("first one process alone, then all ranks together");
+  if (ranks > 1) progress.line("one process alone, then all ranks together");
   const Examples training = read_examples(settings.data, "train");
   const Examples tests = read_examples(settings.data, "t10k");
   // With more than 1024 images in a step there would be too few steps.
   const int batch =
       settings.batch > 0 ? settings.batch : std::clamp(1024 / ranks, 8, 64);
 
-  double alone = 0;
-  if (world->rank() == 0) {
-    alone = speed_alone(training, batch, settings.quick ? 0.2 : 3);
-  }
-  world->barrier()->wait();  // meanwhile the others have waited here
+  const double moment = settings.quick ? 0.2 : 3;
+  double alone = speed_alone(*world, training, batch, moment);
 
   Net net;
   lockstep::DistributedDataParallel ddp(net, world);  // all: rank 0's weights
@@ -96,6 +98,7 @@ void run(const Settings& settings) {
   int64_t steps = std::max<int64_t>(training.size() / ranks / batch, 1);
   if (settings.quick) steps = std::min<int64_t>(steps, 10);
   State state;
+  const Stopwatch all;
   for (int epoch = 0; epoch < settings.epochs; ++epoch) {
     sampler.set_epoch(epoch);  // other images for this rank, in another order
     sampler.reset();
@@ -106,31 +109,26 @@ void run(const Settings& settings) {
       const double loss = train_step(ddp, optimizer, mine);
 
       state.done = (epoch + (step + 1.0) / steps) / settings.epochs;
-      state.add_loss(loss);
-      state.images += mine.size() * ranks;
-      state.seconds += watch.seconds();
+      state.add_step(loss, mine.size() * ranks, watch.seconds());
       state.overlap = ddp.stats().overlap();
       progress.bar(state);
     }
     const double right = accuracy(net, tests, *world);
-    progress.line(
-        fmt::format("epoch {}/{}  loss {:.3f}  {:.0f} images/s  "
-                    "test accuracy {:.1f} %",
-                    epoch + 1, settings.epochs, state.loss,
-                    state.images_per_second(), right * 100));
+    progress.line(fmt::format("epoch {}/{}  {}  test accuracy {:.1f} %",
+                              epoch + 1, settings.epochs, state.text(),
+                              right * 100));
   }
-  const double together = state.images_per_second();
-  progress.line(fmt::format(
-      "\n           one process  {} ranks\n"
-      "threads    {:11}  {:7} each\n"
-      "images/s   {:11.0f}  {:7.0f}   {:.2f} times as many\n\n"
-      "trained in {:.0f} s, {:.0f} % of communication hidden in backward\n\n"
-      "In your own program:\n"
+  progress.line(fmt::format("trained and tested in {:.0f} s", all.seconds()));
+  // A machine's speed changes meanwhile.
+  alone = (alone + speed_alone(*world, training, batch, moment)) / 2;
+  if (ranks > 1) {
+    progress.line(comparison(ranks, torch::get_num_threads(), alone, state));
+  }
+  progress.line(
+      "\nIn your own program:\n"
       "  auto world = lockstep::init();\n"
       "  lockstep::DistributedDataParallel ddp(net, world);\n"
-      "  loss_of(ddp(x), y).backward();   // ddp(x), not net(x)",
-      ranks, torch::get_num_threads(), torch::get_num_threads(), alone,
-      together, together / alone, state.seconds, state.overlap * 100));
+      "  loss_of(ddp(x), y).backward();   // ddp(x), not net(x)");
 }
 
 }  // namespace

@@ -25,20 +25,42 @@ class Stopwatch {
 
 // How far the training is.
 struct State {
-  double done = 0;  // from 0 to 1
-  double loss = 0;
+  static constexpr int kWarmUp = 3;  // steps whose time does not count
+
+  double done = 0;     // from 0 to 1
+  double loss = 0;     // of the last fifty steps or so
   double images = 0;   // so far, of all ranks
   double seconds = 0;  // they took
   double overlap = 0;  // from 0 to 1
-  int steps = 0;       // that the loss is the average of
+  int steps = 0;
 
-  // The loss is that of the last fifty steps or so.
-  void add_loss(double of_a_step) {
-    steps = std::min(steps + 1, 50);
-    loss += (of_a_step - loss) / steps;
+  void add_step(double loss_of_step, double images_of_step, double time) {
+    ++steps;
+    loss += (loss_of_step - loss) / std::min(steps, 50);
+    if (steps <= kWarmUp) return;
+    images += images_of_step;
+    seconds += time;
   }
-  double images_per_second() const { return images / seconds; }
+  double images_per_second() const {
+    return seconds > 0 ? images / seconds : 0;
+  }
+  std::string text() const {
+    return fmt::format("loss {:.3f}  {:.0f} img/s", loss, images_per_second());
+  }
 };
+
+// One process beside all of them.
+inline std::string comparison(int ranks, int threads, double alone,
+                              const State& state) {
+  const double together = state.images_per_second();
+  return fmt::format(
+      "\n           one process  {} ranks\n"
+      "threads    {:11}  {:7} each\n"
+      "images/s   {:11.0f}  {:7.0f}   {:.2f} times as many\n\n"
+      "{:.0f} % of communication hidden in backward",
+      ranks, threads, threads, alone, together, together / alone,
+      state.overlap * 100);
+}
 
 // Lines of text and, on a terminal, a bar below them:
 //
@@ -64,17 +86,16 @@ class Progress {
     last_bar_ = Stopwatch();
     const auto left =
         static_cast<int>(state.seconds / state.done * (1 - state.done));
-    const std::string text = fmt::format(
-        "] loss {:.3f}  {:.0f} img/s  overlap {:.0f}%  {}:{:02} left",
-        state.loss, state.images_per_second(), state.overlap * 100, left / 60,
-        left % 60);
+    const std::string text =
+        fmt::format("] {}  overlap {:.0f}%  {}:{:02} left", state.text(),
+                    state.overlap * 100, left / 60, left % 60);
     // One column stays free: some terminals go on in the next line otherwise.
     const int room = columns_ - 2 - static_cast<int>(text.size());
     const int width = std::max(room, 3);
     const auto filled = static_cast<size_t>(state.done * (width - 1));
     std::string bar = "[" + std::string(filled, '=') + ">";
-    bar.resize(static_cast<size_t>(width + 1), ' ');
-    bar = (bar + text).substr(0, static_cast<size_t>(columns_ - 1));
+    bar.resize(static_cast<size_t>(width) + 1, ' ');
+    bar = (bar + text).substr(0, static_cast<size_t>(columns_) - 1);
     fmt::print("\r{}", bar);
     std::fflush(stdout);
     has_bar_ = true;
