@@ -13,25 +13,8 @@ import time
 import torch
 import torch.distributed as dist
 
-
-def threads():
-    return {int(name) for name in os.listdir("/proc/self/task")}
-
-
-def join(store, rank, size, spare_cpu):
-    """Joins the group, and binds its threads as gloo_runner.cc does.
-
-    The group first makes a device, whose thread comes first and goes to the
-    spare core; then threads that carry out operations while the rank's own
-    waits. On any core, or all on one, small ones take up to ten times longer.
-    """
-    own = os.sched_getaffinity(0)
-    before = threads()
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
-    device, *others = sorted(threads() - before)
-    os.sched_setaffinity(device, {spare_cpu})
-    for thread in others:
-        os.sched_setaffinity(thread, own)
+sys.path.append(os.path.join(os.path.dirname(__file__), ".."))
+import pytorch_group  # noqa: E402
 
 
 def verify(data, rank, size):
@@ -46,13 +29,7 @@ def verify(data, rank, size):
 
 
 def main():
-    rank, size = int(sys.argv[1]), int(sys.argv[2])
-    address, spare_cpu, port = sys.argv[3], int(sys.argv[4]), int(sys.argv[5])
-    torch.set_num_threads(1)
-    store = dist.TCPStore(address, port, size, rank == 0, wait_for_workers=False)
-    if rank == 0:
-        print(store.port, flush=True)
-    join(store, rank, size, spare_cpu)
+    rank, size = pytorch_group.join()
     print(f"PyTorch {torch.__version__}, ProcessGroupGloo from Python on "
           f"{os.environ['GLOO_SOCKET_IFNAME']}, 1 thread of torch's, its "
           "device's thread bound to another core than the rank", flush=True)

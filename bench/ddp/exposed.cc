@@ -100,10 +100,13 @@ void run_on(const Teams& teams, Report& report) {
   const auto exposed = shares(ours.values(&StepTimes::wait), communication);
   add_shares(exposed, report);
   report.note(fmt::format(
-      "{}: exposed {}, goal at most {:.0f} %; the last of {} buckets is {:.1f} "
-      "%; all of them take {:.1f} ms",
-      kExposedCase, percent_text(exposed), 100 * kMostExposed, kLayers,
-      100.0 / kLayers, 1e3 * median(communication)));
+      "{}: exposed {} on the rank that computes longest, goal at most "
+      "{:.0f} %; {} on the other, which waits for that one besides; the last "
+      "of {} buckets is {:.1f} %; all of them take {:.1f} ms",
+      kExposedCase, percent_text(exposed), 100 * kMostExposed,
+      percent_text(
+          shares(ours.values(&StepTimes::longest_wait), communication)),
+      kLayers, 100.0 / kLayers, 1e3 * median(communication)));
   report.note(parts_text(ours));
   report.note(parts_text(local));
 }

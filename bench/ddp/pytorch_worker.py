@@ -14,27 +14,11 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+sys.path.append(os.path.join(os.path.dirname(__file__), ".."))
+import pytorch_group  # noqa: E402
+
 WARM_UP_STEPS = 4  # the second one rebuilds the buckets
 MIB = 1 << 20
-
-
-def threads():
-    return {int(name) for name in os.listdir("/proc/self/task")}
-
-
-def join(store, rank, size, spare_cpu):
-    """Joins the group; its threads go where those of bench gloo do.
-
-    The device's thread, which comes first, goes to the spare core, the others
-    share the rank's own.
-    """
-    own = os.sched_getaffinity(0)
-    before = threads()
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
-    device, *others = sorted(threads() - before)
-    os.sched_setaffinity(device, {spare_cpu})
-    for thread in others:
-        os.sched_setaffinity(thread, own)
 
 
 def mlp(layers, width, bias):
@@ -106,13 +90,7 @@ class Trainer:
 
 
 def main():
-    rank, size = int(sys.argv[1]), int(sys.argv[2])
-    address, spare_cpu, port = sys.argv[3], int(sys.argv[4]), int(sys.argv[5])
-    torch.set_num_threads(1)
-    store = dist.TCPStore(address, port, size, rank == 0, wait_for_workers=False)
-    if rank == 0:
-        print(store.port, flush=True)
-    join(store, rank, size, spare_cpu)
+    rank, _ = pytorch_group.join()
     print(f"PyTorch {torch.__version__} from Python, DistributedDataParallel "
           f"over Gloo on {os.environ['GLOO_SOCKET_IFNAME']}, "
           "gradient_as_bucket_view, 1 thread of torch's, its device's thread "
@@ -130,7 +108,7 @@ def main():
         begin = time.perf_counter()
         trainer.run(int(steps))
         seconds = (time.perf_counter() - begin) / int(steps)
-        print(seconds, 0, 0, 0, 0, 0, 0, 0, flush=True)
+        print(seconds, *[0] * 8, flush=True)
 
 
 if __name__ == "__main__":

@@ -119,8 +119,11 @@ std::string parts_text(const Side& side) {
       ms(&StepTimes::zero), ms(&StepTimes::forward), ms(&StepTimes::backward),
       ms(&StepTimes::update), ms(&StepTimes::processor));
   if (side.order.traced) {
-    text += fmt::format("; waiting in backward {:.2f}, lane {:.2f}",
-                        ms(&StepTimes::wait), ms(&StepTimes::lane));
+    text += fmt::format(
+        "; waiting in backward {:.2f} (the rank that computes longest) to "
+        "{:.2f}, lane {:.2f}",
+        ms(&StepTimes::wait), ms(&StepTimes::longest_wait),
+        ms(&StepTimes::lane));
   }
   return text;
 }

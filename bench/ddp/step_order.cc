@@ -2,6 +2,7 @@
 #include "ddp/step_order.h"
 
 #include <algorithm>
+#include <limits>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -12,9 +13,9 @@ namespace lockstep::bench {
 namespace {
 
 constexpr double StepTimes::*kParts[] = {
-    &StepTimes::step,     &StepTimes::zero,     &StepTimes::forward,
-    &StepTimes::backward, &StepTimes::update,   &StepTimes::wait,
-    &StepTimes::lane,     &StepTimes::processor};
+    &StepTimes::step,         &StepTimes::zero,   &StepTimes::forward,
+    &StepTimes::backward,     &StepTimes::update, &StepTimes::wait,
+    &StepTimes::longest_wait, &StepTimes::lane,   &StepTimes::processor};
 
 }  // namespace
 
@@ -59,10 +60,13 @@ StepTimes operator/(StepTimes times, double divisor) {
 
 StepTimes slowest(const std::vector<std::string>& answers) {
   StepTimes all;
+  double least_wait = std::numeric_limits<double>::infinity();
   for (const std::string& text : answers) {
     const StepTimes one = parse_step_times(text);
     for (const auto part : kParts) all.*part = std::max(all.*part, one.*part);
+    least_wait = std::min(least_wait, one.wait);
   }
+  all.wait = least_wait;
   return all;
 }
 

@@ -24,7 +24,7 @@ struct StepOrder {
   // drop      they are dropped, and the next backward makes new ones
   std::string gradients = "drop";
   int steps = 1;
-  bool traced = false;  // `wait` and `lane` are wanted, ours only
+  bool traced = false;  // waits and `lane` are wanted, ours only
 };
 
 // Seconds of a step, the mean of all steps of an order.
@@ -35,7 +35,11 @@ struct StepTimes {
   double forward = 0;
   double backward = 0;
   double update = 0;
-  double wait = 0;  // of backward: for buckets, when all is computed
+  // Of backward: waiting for buckets, when all is computed. Once as the rank
+  // says that waits least, the one that computed longest: the others have to
+  // wait for it, whatever communication does. And as the one that waits most.
+  double wait = 0;
+  double longest_wait = 0;
   // Beside it: the lane has an operation, and carries it out or waits for
   // others; processor time of the whole process.
   double lane = 0;
@@ -50,7 +54,7 @@ StepTimes parse_step_times(const std::string& text);
 
 StepTimes operator+(StepTimes a, const StepTimes& b);
 StepTimes operator/(StepTimes times, double divisor);
-// Of each part what the slowest rank says.
+// Of each part what the slowest rank says, but see `wait`.
 StepTimes slowest(const std::vector<std::string>& answers);
 
 }  // namespace lockstep::bench

@@ -56,7 +56,7 @@ class Parallel {
   std::optional<DistributedDataParallel<torch::nn::Sequential>> ddp_;
 };
 
-class StepTrainer : public Trainer {
+class StepTrainer final : public Trainer {
  public:
   StepTrainer(const StepOrder& order, const Group& world)
       : drop_(order.gradients == "drop"),
@@ -111,11 +111,12 @@ class StepTrainer : public Trainer {
 };
 
 // Buckets without a backward: what communication takes by itself.
-class Exchange : public Trainer {
+class Exchange final : public Trainer {
  public:
   Exchange(const StepOrder& order, Group world) : world_(std::move(world)) {
     const auto parameters = make_model(order.model, 1, 0).net->parameters();
     std::vector<PlanItem> items;
+    items.reserve(parameters.size());
     for (const auto& one : parameters) items.push_back({one.nbytes()});
     const auto plan =
         plan_buckets(items, options_for(order, items.size()).bucket_caps_bytes,

@@ -32,17 +32,19 @@ double seconds_of_processor() {
 
 // Sums of recorded spans: waiting at the end of backward, and the lane's.
 void add_spans(StepTimes& times) {
+  double wait = 0;
   for (const auto& thread : trace::snapshot()) {
     for (const auto& event : thread.events) {
       if (event.kind != trace::EventKind::kSpan) continue;
       const double seconds = static_cast<double>(event.duration_ns) * 1e-9;
       if (std::strcmp(event.name, "wait for buckets") == 0) {
-        times.wait += seconds;
+        wait += seconds;
       } else if (std::strcmp(event.name, "all_reduce") == 0) {
         times.lane += seconds;
       }
     }
   }
+  times.wait = times.longest_wait = wait;
 }
 
 class StepWorkshop : public Workshop {

@@ -4,6 +4,8 @@
 //   count leaves N STEPS       steps with a Reducer, counted by callgrind
 //   count mlp N STEPS          the same for a model of N layers
 //   count alone N STEPS        the same without a Reducer
+//   count wrapped N STEPS      the same as mlp, a module in
+//                              DistributedDataParallel
 //   memory BACKEND views|copies
 //                              prints the figures of memory.h
 #include <valgrind/callgrind.h>
@@ -14,8 +16,13 @@
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/ddp/distributed_data_parallel.h"
 #include "reducer/idle_backend.h"
 #include "reducer/memory.h"
 #include "reducer/model.h"
@@ -23,9 +30,34 @@
 namespace lockstep::bench {
 namespace {
 
+constexpr int kWarmUpSteps = 3;  // the second one rebuilds the buckets
+
+void count_wrapped(int size, int steps) {
+  const MlpShape shape = small_mlp(size);
+  torch::nn::Sequential net;
+  for (int i = 0; i < shape.layers; ++i) {
+    net->push_back(torch::nn::Linear(shape.width, shape.width));
+    net->push_back(torch::nn::ReLU());
+  }
+  DistributedDataParallel ddp(net, make_idle_group());
+  torch::optim::SGD optimizer(ddp->parameters(), 1e-3);
+  const at::Tensor input = at::randn({shape.batch, shape.width});
+  const auto train = [&](int count) {
+    for (int i = 0; i < count; ++i) {
+      ddp->zero_grad(false);
+      ddp(input).pow(2).mean().backward();
+      optimizer.step();
+    }
+  };
+  train(kWarmUpSteps);
+  CALLGRIND_START_INSTRUMENTATION;
+  train(steps);
+  CALLGRIND_STOP_INSTRUMENTATION;
+}
+
 void count(const std::string& what, int size, int steps) {
-  constexpr int kWarmUpSteps = 3;  // the second one rebuilds the buckets
   at::set_num_threads(1);
+  if (what == "wrapped") return count_wrapped(size, steps);
   Model model =
       what == "leaves" ? make_leaves(size) : make_mlp(small_mlp(size));
   ReducerOptions options;
