@@ -17,6 +17,7 @@
 #include "lockstep/store/hash_store.h"
 #include "lockstep/store/tcp_store.h"
 #include "lockstep/store/tcp_store_server.h"
+#include "support/no_host.h"
 #include "support/support.h"
 #include "unit/launch/launch_support.h"
 
@@ -282,7 +283,7 @@ TEST_F(TorchrunWorld, MeetsAtThePortItIsTold) {
 }
 
 TEST_F(TorchrunWorld, MeetsOnOneHostWhateverTheMasterIsCalled) {
-  set({{"MASTER_ADDR", "no-such-host.invalid"}});
+  set({{"MASTER_ADDR", testing::kNoHost}});
   const World zero = serve_at_free_port([&](int port) {
     set({{"LOCKSTEP_PORT", std::to_string(port)}});
   });

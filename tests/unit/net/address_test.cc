@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/base/error.h"
+#include "support/no_host.h"
 #include "support/support.h"
 
 namespace lockstep {
@@ -62,17 +63,17 @@ TEST(Resolve, KeepsThePort) {
 
 TEST(Resolve, NamesTheHostThatDoesNotResolve) {
   try {
-    resolve({"no-such-host.invalid", 1}, Deadline::in(30s));
+    resolve({testing::kNoHost, 1}, Deadline::in(30s));
     FAIL();
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("no-such-host.invalid"));
+    EXPECT_THAT(error.what(), HasSubstr(testing::kNoHost));
   }
 }
 
 TEST(Resolve, KeepsItsDeadline) {
   const int threads = testing::running_threads();
   const auto start = Deadline::Clock::now();
-  EXPECT_THROW(resolve({"no-such-host.invalid", 1}, Deadline::in(0ms)), Error);
+  EXPECT_THROW(resolve({testing::kNoHost, 1}, Deadline::in(0ms)), Error);
   EXPECT_LT(Deadline::Clock::now() - start, 5s);
   // The look-up that was given up ends, and a later one joins it.
   EXPECT_TRUE(testing::eventually(

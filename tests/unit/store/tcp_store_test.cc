@@ -12,6 +12,7 @@
 #include "lockstep/store/rendezvous.h"
 #include "lockstep/store/tcp_store_server.h"
 #include "support/message_of.h"
+#include "support/no_host.h"
 #include "support/support.h"
 
 namespace lockstep {
@@ -65,10 +66,9 @@ TEST(TcpStoreServer, NamesThePortInUse) {
 }
 
 TEST(TcpStoreServer, NamesAHostThatDoesNotResolve) {
-  EXPECT_THAT(message_of<Error>([] {
-                TcpStoreServer server("no-such-host.invalid", 0, "s");
-              }),
-              HasSubstr("no-such-host.invalid"));
+  EXPECT_THAT(message_of<Error>(
+                  [] { TcpStoreServer server(testing::kNoHost, 0, "s"); }),
+              HasSubstr(testing::kNoHost));
 }
 
 TEST(TcpStoreServer, AdoptsAListeningDescriptor) {
@@ -167,8 +167,8 @@ TEST(TcpStore, AHostThatDoesNotResolveIsRetriedAndNamed) {
   TcpStoreOptions options;
   options.connect_timeout = 200ms;
   const auto text = message_of<TimeoutError>(
-      [&] { TcpStore store("no-such-host.invalid", 1, "", options); });
-  EXPECT_THAT(text, HasSubstr("no-such-host.invalid"));
+      [&] { TcpStore store(testing::kNoHost, 1, "", options); });
+  EXPECT_THAT(text, HasSubstr(testing::kNoHost));
 }
 
 TEST(TcpStore, AfterTheServerIsGoneEveryCallFailsPromptly) {

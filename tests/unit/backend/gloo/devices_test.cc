@@ -5,6 +5,7 @@
 
 #include "lockstep/base/error.h"
 #include "support/message_of.h"
+#include "support/no_host.h"
 #include "support/scoped_env.h"
 #include "support/support.h"
 
@@ -32,9 +33,9 @@ TEST(GlooDevices, AHostMustBeThisOne) {
   EXPECT_EQ(gloo_device_of_host("localhost").address.empty(), false);
   EXPECT_THAT(message_of<UsageError>([] { gloo_device_of_host("192.0.2.7"); }),
               HasSubstr("no address of this host"));
-  EXPECT_THAT(message_of<UsageError>(
-                  [] { gloo_device_of_host("no-such-host.invalid"); }),
-              HasSubstr("no-such-host.invalid"));
+  EXPECT_THAT(
+      message_of<UsageError>([] { gloo_device_of_host(testing::kNoHost); }),
+      HasSubstr(testing::kNoHost));
 }
 
 TEST(GlooDevices, TheProgramComesBeforeTheEnvironment) {
