@@ -38,6 +38,7 @@ void ReducerCore::prepare_for_forward() {
 void ReducerCore::prepare_for_backward(const Tensors& outputs) {
   Lock lock(mutex_);
   if (no_sync_ > 0 || !grad_hooks_) return;
+  is_asked_ = true;
   check_usable();
   if (phase_ == Phase::kReducing) {
     in_step(lock, [&] { throw UsageError(unfinished()); });
@@ -86,7 +87,7 @@ void ReducerCore::on_gradient(size_t parameter) {
       if (grad.defined()) used_->mark(parameter);
     });
   }
-  if (!expects_gradients()) return;
+  if (!expects_gradients()) return warn_of_bypass();
   in_step(lock, [&] {
     const EngineTask task = EngineTask::current();
     if (task && access_.has_map()) check_map_has(parameter);

@@ -158,6 +158,7 @@ class ReducerCore : public BackwardListener,
   std::vector<size_t> missing() const;
   std::string unfinished() const;  // for an error about those
   void check_usable() const;
+  void warn_of_bypass();
   void check_map_has(size_t parameter) const;
   [[noreturn]] void fail(const std::exception_ptr& error, Lock& lock);
   // Runs a part of the step; what it throws ends the step.
@@ -227,7 +228,8 @@ class ReducerCore : public BackwardListener,
   int64_t iterations_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
   int64_t backwards_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
   int no_sync_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
-  int divisor_ LOCKSTEP_GUARDED_BY(mutex_) = 0;  // 0: the number of ranks
+  bool is_asked_ LOCKSTEP_GUARDED_BY(mutex_) = false;  // to reduce, or not to
+  int divisor_ LOCKSTEP_GUARDED_BY(mutex_) = 0;        // 0: the number of ranks
   bool has_rebuilt_ LOCKSTEP_GUARDED_BY(mutex_) = false;
   bool optimizer_in_backward_ LOCKSTEP_GUARDED_BY(mutex_) = false;
 };

@@ -81,6 +81,18 @@ void ReducerCore::check_hooks() {
   }
 }
 
+// A gradient came, and nobody has ever told us of a forward.
+void ReducerCore::warn_of_bypass() {
+  if (is_asked_ || phase_ != Phase::kIdle || lane_->size() == 1) return;
+  is_asked_ = true;
+  log_warn(fmt::format(
+      "rank {}: backward() reached parameters before any forward went through "
+      "DistributedDataParallel (or prepare_for_backward of a Reducer): these "
+      "gradients are not averaged over the ranks. To train, call the wrapper, "
+      "not the module (said once)",
+      lane_->rank()));
+}
+
 std::string ReducerCore::unfinished() const {
   const std::vector<size_t> without = missing();
   const auto frozen =

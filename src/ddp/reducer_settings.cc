@@ -104,6 +104,7 @@ std::vector<GradBucket> ReducerCore::grad_buckets(bool zeros) {
 void ReducerCore::add_no_sync(int change) {
   const Lock lock(mutex_);
   no_sync_ += change;
+  is_asked_ = true;
 }
 
 void ReducerCore::set_gradient_map(std::shared_ptr<GradientMap> map) {

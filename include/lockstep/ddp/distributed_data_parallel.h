@@ -83,7 +83,7 @@ class DistributedDataParallel : public DataParallelCore {
   template <class Impl>
   static std::shared_ptr<torch::nn::Module> as_module(
       const torch::nn::ModuleHolder<Impl>& module) {
-    return module.ptr();
+    return module.is_empty() ? nullptr : module.ptr();
   }
 
   M module_;

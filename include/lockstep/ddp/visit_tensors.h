@@ -4,7 +4,6 @@
 #include <array>
 #include <cstddef>
 #include <map>
-#include <optional>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -139,11 +138,14 @@ template <class K, class T, class... More>
 struct VisitTensors<std::map<K, T, More...>> : detail::EachMapped {};
 template <class K, class T, class... More>
 struct VisitTensors<std::unordered_map<K, T, More...>> : detail::EachMapped {};
+// std::optional, and others such as c10::optional, which is another type in
+// some versions of libtorch.
 template <class T>
-struct VisitTensors<std::optional<T>> {
+struct VisitTensors<T, std::void_t<decltype(std::declval<T&>().has_value()),
+                                   decltype(*std::declval<T&>())>> {
   template <class F>
-  static void visit(std::optional<T>& value, F&& f) {
-    if (value) visit_tensors(*value, f);
+  static void visit(T& value, F&& f) {
+    if (value.has_value()) visit_tensors(*value, f);
   }
 };
 template <class... Ts>

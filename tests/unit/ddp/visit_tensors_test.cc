@@ -61,6 +61,7 @@ TEST(VisitTensors, FindsThemInOrder) {
   EXPECT_THAT(numbers_in(std::unordered_map<int, at::Tensor>{{1, number(6)}}),
               ElementsAre(6));
   EXPECT_THAT(numbers_in(std::optional<at::Tensor>(number(7))), ElementsAre(7));
+  EXPECT_THAT(numbers_in(c10::optional<at::Tensor>(number(7))), ElementsAre(7));
   EXPECT_THAT(numbers_in(std::variant<int, at::Tensor>(number(8))),
               ElementsAre(8));
 }

@@ -92,6 +92,9 @@ TEST(WrapperErrors, AModuleThatCannotBeTrained) {
                                               group);
                 }),
                 HasSubstr("the module is null"));
+    EXPECT_THAT(message_of<UsageError>(
+                    [&] { DistributedDataParallel ddp(Net(nullptr), group); }),
+                HasSubstr("the module is null"));
   });
 }
 

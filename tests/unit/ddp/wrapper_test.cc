@@ -306,6 +306,31 @@ TEST(Wrapper, WarnsOnceOfABackwardInEvalMode) {
   EXPECT_THAT(lines[0], HasSubstr("not averaged"));
 }
 
+TEST(Wrapper, WarnsOnceOfABackwardBeforeAnyForward) {
+  const testing::LogCapture log;
+  const auto twice = [](const at::Tensor& w) { return w * 2; };
+  on_ranks(2, [&](const SharedGroup& group) {
+    Scalar net;
+    DistributedDataParallel ddp(net, group);
+    if (group->rank() == 1) {
+      for (int i = 0; i < 3; ++i) net->forward(twice).sum().backward();
+    }
+    ddp(twice).sum().backward();
+    net->forward(twice).sum().backward();  // may be meant
+  });
+  on_ranks(2, [&](const SharedGroup& group) {
+    DistributedDataParallel ddp(Scalar(), group);
+    at::Tensor out;
+    {
+      const auto guard = ddp.no_sync();
+      out = ddp(twice);
+    }
+    out.sum().backward();
+  });
+  EXPECT_EQ(log.count("not averaged"), 1);
+  EXPECT_EQ(log.count("rank 1: backward() reached parameters"), 1);
+}
+
 TEST(Wrapper, RemovedHooksLeaveAPlainModule) {
   on_ranks(2, [](const SharedGroup& group) {
     Scalar net;
