@@ -84,7 +84,7 @@ void ReducerCore::check_hooks() {
 // A gradient came, and nobody has ever told us of a forward.
 void ReducerCore::warn_of_bypass() {
   if (is_asked_ || phase_ != Phase::kIdle || lane_->size() == 1) return;
-  is_asked_ = true;
+  is_asked_ = true;  // so this is said once
   log_warn(fmt::format(
       "rank {}: backward() reached parameters before any forward went through "
       "DistributedDataParallel (or prepare_for_backward of a Reducer): these "

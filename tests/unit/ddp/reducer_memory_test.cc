@@ -74,8 +74,9 @@ TEST(ReducerMemory, KeepsTheLayoutOfChannelsLastParameters) {
   });
 }
 
-// More than any cache holds is written past the caches, in vectors; counts that
-// do not fill the last one, and a gradient that begins within one.
+// More than caches hold, unless they have 400 MB, is written past them, in
+// vectors; counts that do not fill the last one, and a gradient that begins
+// within one.
 TEST(ReducerMemory, CopiesMoreThanCachesHold) {
   constexpr int64_t kCount = (int64_t{12} << 20) + 3;
   on_ranks(2, [](const SharedGroup& group) {
