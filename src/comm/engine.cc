@@ -90,13 +90,17 @@ class Engine::Running final : private Patience::Listener {
     const auto where = [&] {
       return engine_.context(to_text(op_.kind), sequence());
     };
-    std::exception_ptr error = error_from(where, [&] { run_backend(); });
-    if (error) {
-      engine_.fail(error);
-    } else if (options_.finish) {
-      error = error_from(where, options_.finish);
+    {
+      const MemoryUsers::Scope scope(engine_.memory_users_);
+      if (auto error = error_from(where, [&] { run_backend(); })) {
+        engine_.fail(error);
+        ended_ = error;
+      } else if (options_.finish) {
+        return error_from(where, options_.finish);
+      }
     }
-    return error;
+    if (ended_) engine_.settle();
+    return ended_;
   }
 
   int64_t sequence() const {
@@ -107,6 +111,7 @@ class Engine::Running final : private Patience::Listener {
  private:
   void run_backend() {
     engine_.check_healthy();
+    engine_.backend_->check();  // before it reads what the program may free
     if (action_) {
       action_(op_, patience_);
     } else {
@@ -129,6 +134,7 @@ class Engine::Running final : private Patience::Listener {
   const CallOptions& options_;
   const Action& action_;
   Patience patience_;
+  std::exception_ptr ended_;  // what ended the group
 };
 
 // One collective that waits for its turn.
@@ -177,9 +183,11 @@ class Engine::StepTask : public Lane::Task {
     const std::exception_ptr error =
         error_from([&] { return engine_.context("local step"); },
                    [&] {
+                     const MemoryUsers::Scope scope(engine_.memory_users_);
                      engine_.check_healthy();
                      step_();
                    });
+    if (error && engine_.failed_) engine_.settle();
     error ? work->fail(error, clock.waited()) : work->complete(clock.waited());
   }
 
@@ -196,7 +204,10 @@ Engine::Engine(BackendFactory factory, GroupPlace place, GroupOptions options)
       options_(std::move(options)),
       backend_(with_context([&] { return context("making the group"); },
                             [&] { return factory_(place_); })),
-      point_to_point_(place_, options_.notice_after),
+      point_to_point_(place_, options_.notice_after, memory_users_,
+                      [this] {
+                        if (failed_ || has_backend_failed()) settle();
+                      }),
       lane_(fmt::format("lane {}", options_.name), place_.rank) {}
 
 // The lane goes first and completes what was launched; then sends are waited
@@ -318,6 +329,7 @@ int64_t Engine::begin_blocking(const char* what, Deadline deadline) {
 // Two threads that launch at the same time would give the operations another
 // order on each rank.
 Engine::LaunchTurn Engine::take_turn(const char* what) {
+  check_usable(what);
   LaunchTurn turn(launching_);
   if (!turn) {
     UsageError error(
@@ -326,7 +338,6 @@ Engine::LaunchTurn Engine::take_turn(const char* what) {
     error.add_context(context(what));
     throw error;
   }
-  check_usable(what);
   return turn;
 }
 
@@ -339,10 +350,16 @@ void Engine::shutdown(Deadline deadline) {
     error.add_context(context("shutdown"));
     throw error;
   }
-  if (auto cause = failure()) std::rethrow_exception(cause);
+  if (auto cause = failure()) {
+    settle();
+    std::rethrow_exception(cause);
+  }
 }
 
 void Engine::fail(const std::exception_ptr& cause) noexcept {
+  // Whoever sees that the group has failed waits for the end of this, and with
+  // it until the backend has let go of the memory of transfers.
+  const MemoryUsers::Scope scope(memory_users_);
   {
     const std::lock_guard lock(failure_mutex_);
     if (failure_) return;
@@ -364,7 +381,28 @@ void Engine::check_healthy() const {
                      failure());
 }
 
-void Engine::check_usable(const char* what) const {
+// The time is that of a local step which does not end, since the backend has
+// been interrupted: then the program hears of the failure all the same.
+void Engine::settle() noexcept {
+  if (memory_users_.wait_none(Deadline::in(options_.timeout))) return;
+  log_error(fmt::format(
+      "rank {}: group '{}' has failed, but a local step or finish function "
+      "still runs after {}; memory that it uses must not be freed",
+      place_.rank, options_.name, to_text(options_.timeout)));
+}
+
+bool Engine::has_backend_failed() const noexcept {
+  try {
+    backend_->check();
+    return false;
+  } catch (...) {
+    return true;
+  }
+}
+
+// A thread that may not wait is one of those which run steps.
+void Engine::check_usable(const char* what) {
+  if (failed_ && !NoWaitScope::is_active()) settle();
   with_context([&] { return context(what); },
                [&] {
                  check_healthy();

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "comm/lane.h"
+#include "comm/memory_users.h"
 #include "comm/point_to_point.h"
 #include "lockstep/comm/process_group.h"
 
@@ -22,6 +23,9 @@ namespace lockstep::detail {
 //
 // A flag guards the launching side, a mutex the failure; neither is held while
 // a backend, a continuation or a local step runs.
+//
+// Whatever throws because the group has failed calls settle() first: from then
+// on no operation of the group touches its memory.
 class Engine {
  public:
   Engine(BackendFactory factory, GroupPlace place, GroupOptions options);
@@ -58,7 +62,7 @@ class Engine {
   std::exception_ptr failure() const;
 
   // Throws when the group is closed or has failed.
-  void check_usable(const char* what) const;
+  void check_usable(const char* what);
 
   ErrorContext context(const char* what, int64_t sequence = -1) const;
 
@@ -102,6 +106,12 @@ class Engine {
   LaunchTurn take_turn(const char* what);
   void check_healthy() const;  // AbortedError once the group has failed
 
+  // Waits until no operation touches its memory any more. For errors that end
+  // the group, after fail() or after the backend has said that it failed; not
+  // inside a MemoryUsers::Scope.
+  void settle() noexcept;
+  bool has_backend_failed() const noexcept;
+
   const BackendFactory factory_;
   const GroupPlace place_;
   const GroupOptions options_;
@@ -116,6 +126,7 @@ class Engine {
   std::exception_ptr failure_ LOCKSTEP_GUARDED_BY(failure_mutex_);
   std::atomic<bool> failed_{false};  // failure_ is set
 
+  MemoryUsers memory_users_;
   PointToPoint point_to_point_;
   Lane lane_;  // last: its thread uses all of the above
 };

@@ -12,15 +12,16 @@
 namespace lockstep::detail {
 
 struct PointToPoint::Pending final : private Patience::Listener {
-  Pending(std::unique_ptr<Transfer> t, OpKind kind, uint32_t with_tag,
-          ErrorContext c, CallOptions o, Deadline::Duration timeout,
-          Deadline::Duration notice_after)
-      : transfer(std::move(t)),
+  Pending(const PointToPoint& of, std::unique_ptr<Transfer> t, OpKind kind,
+          uint32_t with_tag, ErrorContext c, CallOptions o,
+          Deadline::Duration timeout)
+      : owner(of),
+        transfer(std::move(t)),
         work(std::make_shared<Work>(kind, -1)),
         tag(with_tag),
         context(std::move(c)),
         options(std::move(o)),
-        patience(timeout, notice_after, this) {}
+        patience(timeout, of.notice_after_, this) {}
   virtual ~Pending() = default;
   Pending(const Pending&) = delete;
   Pending& operator=(const Pending&) = delete;
@@ -38,7 +39,7 @@ struct PointToPoint::Pending final : private Patience::Listener {
       }
       work->set_source(transfer->source());
       transfer.reset();
-      if (options.finish) options.finish();
+      if (options.finish) finish();
     } catch (const Error& error) {
       try {
         rethrow_with_context(error, context);
@@ -52,8 +53,15 @@ struct PointToPoint::Pending final : private Patience::Listener {
     return true;
   }
 
+  void finish() const {
+    const MemoryUsers::Scope scope(owner.memory_users_);
+    const NoWaitScope no_wait;
+    options.finish();
+  }
+
   bool give_up(std::exception_ptr error) {
     transfer.reset();  // before anybody may touch the memory again
+    owner.on_error_();
     work->fail(std::move(error), patience.waited());
     return true;
   }
@@ -88,6 +96,7 @@ struct PointToPoint::Pending final : private Patience::Listener {
     return fmt::format("rank {} has not sent with tag {}", context.peer, tag);
   }
 
+  const PointToPoint& owner;
   std::unique_ptr<Transfer> transfer;
   const std::shared_ptr<Work> work;
   const uint32_t tag;
@@ -97,11 +106,15 @@ struct PointToPoint::Pending final : private Patience::Listener {
 };
 
 PointToPoint::PointToPoint(const GroupPlace& place,
-                           Deadline::Duration notice_after)
+                           Deadline::Duration notice_after,
+                           MemoryUsers& memory_users,
+                           std::function<void()> on_error)
     : rank_(place.rank),
       group_(place.name),
       bell_(place.bell),
-      notice_after_(notice_after) {}
+      notice_after_(notice_after),
+      memory_users_(memory_users),
+      on_error_(std::move(on_error)) {}
 
 PointToPoint::~PointToPoint() {
   {
@@ -123,9 +136,9 @@ std::shared_ptr<Work> PointToPoint::start(std::unique_ptr<Transfer> transfer,
   }
   trace::Span span(to_text(kind), "comm");
   span.arg("peer", context.peer);
-  auto pending = std::make_unique<Pending>(
-      std::move(transfer), kind, tag, std::move(context), std::move(options),
-      timeout, notice_after_);
+  auto pending = std::make_unique<Pending>(*this, std::move(transfer), kind,
+                                           tag, std::move(context),
+                                           std::move(options), timeout);
   auto work = pending->work;
   const bool done = pending->look();
   if (sync) {

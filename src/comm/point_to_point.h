@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
 
+#include "comm/memory_users.h"
 #include "lockstep/base/thread.h"
 #include "lockstep/comm/process_group.h"
 
@@ -20,7 +22,9 @@ namespace lockstep::detail {
 //            withdraws receives.
 class PointToPoint {
  public:
-  PointToPoint(const GroupPlace& place, Deadline::Duration notice_after);
+  // `on_error` is called before a transfer that has failed completes its Work.
+  PointToPoint(const GroupPlace& place, Deadline::Duration notice_after,
+               MemoryUsers& memory_users, std::function<void()> on_error);
   ~PointToPoint();
 
   // `context` goes into errors.
@@ -44,6 +48,8 @@ class PointToPoint {
   const std::string group_;
   const std::shared_ptr<Bell> bell_;
   const Deadline::Duration notice_after_;
+  MemoryUsers& memory_users_;
+  const std::function<void()> on_error_;
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -74,10 +74,13 @@ class Backend {
 
   // Throws what run would throw at once because a peer has died or the group
   // was interrupted; not when one has left it in good order. From any thread.
+  // Before a transfer fails for such a reason, check throws, and no transfer of
+  // this rank touches its memory any more.
   virtual void check() const {}
 
   // Makes run and every transfer end with an error, now and ever after, here
-  // and, with the reason, on the other ranks.
+  // and, with the reason, on the other ranks. When it returns, no transfer of
+  // this rank touches its memory any more; run may take a moment to throw.
   virtual void interrupt(const Failure& reason) noexcept = 0;
 };
 

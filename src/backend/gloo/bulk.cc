@@ -57,6 +57,14 @@ void Bulk::connect(const GroupPlace& place, const GlooDevices& devices,
     try {
       const WithoutSigpipe quiet;
       connect_full_mesh(*context, store, device, 0);
+    } catch (const TimeoutError& error) {
+      // The store names a key, and a time that is what was left of it.
+      throw TimeoutError(fmt::format(
+          "making the group took longer than {}: {} of {} meshes of "
+          "connections "
+          "were complete; is the timeout too short for this machine? (the "
+          "store says: {})",
+          to_text(place.timeout), i, devices.size(), error.what()));
     } catch (const Error&) {
       throw;
     } catch (const std::exception& error) {

@@ -297,6 +297,7 @@ class GlooBackend : public Backend, private Wire::Handler {
     if (board_.has_failed()) return;
     // First told, then known: knowing it, this process may end.
     wire_->send_all(one(Word::kFailure), encode(failure));
+    mail_.close();
     board_.fail(failure);
     bulk_->close();
     bell_->ring();

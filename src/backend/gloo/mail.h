@@ -45,6 +45,11 @@ class Mail {
   void on_message(int peer, Word word, ConstBytes body);
   void on_clear(int peer);
 
+  // The group has failed: no transfer touches its memory once this has
+  // returned. Call it before the board tells anybody, as those who hear of the
+  // failure may free that memory.
+  void close() noexcept;
+
  private:
   struct Outgoing;
   struct Asked;
@@ -73,6 +78,7 @@ class Mail {
   Wire* wire_ = nullptr;
 
   std::mutex mutex_;
+  bool closed_ LOCKSTEP_GUARDED_BY(mutex_) = false;
   std::list<OutgoingPtr> outgoing_ LOCKSTEP_GUARDED_BY(mutex_);  // large ones
   std::list<AskedPtr> asked_ LOCKSTEP_GUARDED_BY(mutex_);  // not yet matched
   std::list<Incoming> incoming_ LOCKSTEP_GUARDED_BY(mutex_);

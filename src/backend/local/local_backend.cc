@@ -64,7 +64,10 @@ class LocalBackend : public Backend {
     return memory;
   }
 
-  void check() const override { arena_.check(); }
+  void check() const override {
+    arena_.check();
+    room_->mail().check(arena_.rank());
+  }
 
   void interrupt(const Failure& reason) noexcept override {
     arena_.fail(reason);

@@ -58,7 +58,14 @@ void Mailroom::fail(const Failure& reason) noexcept {
   const std::lock_guard lock(mutex_);
   if (failure_) return;
   failure_ = reason;
+  failed_ = true;
   for (int r = 0; r < static_cast<int>(boxes_.size()); ++r) ring(r);
+}
+
+void Mailroom::check(int rank) {
+  if (!failed_) return;
+  const std::lock_guard lock(mutex_);
+  std::rethrow_exception(error_of(*failure_, rank));
 }
 
 void Mailroom::ring(int rank) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -35,6 +36,8 @@ class Mailroom {
   void close(int rank) noexcept;
   // Ends all transfers of all ranks; the first reason counts.
   void fail(const Failure& reason) noexcept;
+  // Throws why they have ended, if they have, for `rank`.
+  void check(int rank);
 
   std::unique_ptr<Transfer> send(Buffer buffer, int from, int to, uint32_t tag);
   std::unique_ptr<Transfer> recv(Buffer buffer, int from_or_any, int to,
@@ -63,6 +66,7 @@ class Mailroom {
   std::mutex mutex_;
   std::vector<Box> boxes_ LOCKSTEP_GUARDED_BY(mutex_);
   std::optional<Failure> failure_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::atomic<bool> failed_{false};  // failure_ is set
 };
 
 }  // namespace lockstep::detail

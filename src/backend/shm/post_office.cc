@@ -88,14 +88,32 @@ void PostOffice::close(int rank) noexcept {
   ring_all();
 }
 
-void PostOffice::close_dead(int rank) noexcept {
+void PostOffice::close_dead(int rank, const Failure& failure) noexcept {
   hall_.mail_failure().forget_writer(rank);
+  fail(failure);
   close(rank);
 }
 
 void PostOffice::fail(const Failure& reason) noexcept {
   hall_.mail_failure().write(reason);
+  {
+    // Kept here too: a rank that is stopped while it writes there holds up the
+    // others. With the lock taken, nobody is copying.
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = reason;
+  }
   ring_all();
+}
+
+std::optional<Failure> PostOffice::failure() const {
+  auto told = hall_.mail_failure().read();
+  return told ? told : failure_;
+}
+
+void PostOffice::check() const {
+  if (const auto told = hall_.mail_failure().read()) {
+    std::rethrow_exception(error_of(*told, rank_));
+  }
 }
 
 bool PostOffice::has_left(int peer_or_any) const {
@@ -125,7 +143,7 @@ std::unique_ptr<Transfer> PostOffice::send(Buffer buffer, int peer,
   if (buffer.bytes() > kSmallBytes) sending->parcel.emplace(buffer);
   auto handle = std::make_unique<Handle<Sending>>(*this, sending);
   const std::lock_guard lock(mutex_);
-  if (!has_failed() && !has_left(peer)) {  // else test() says so
+  if (!failure() && !has_left(peer)) {  // else test() says so
     waiting_[static_cast<size_t>(peer)].push_back(sending);
     push_out(peer);
   }
@@ -172,7 +190,7 @@ std::unique_ptr<Transfer> PostOffice::recv(Buffer buffer, int peer_or_any,
   receiving->tag = tag;
   auto handle = std::make_unique<Handle<Receiving>>(*this, receiving);
   const std::lock_guard lock(mutex_);
-  if (has_failed()) return handle;  // test() says so
+  if (failure()) return handle;  // test() says so
   for (auto kept = kept_.begin(); kept != kept_.end() && !receiving->done;) {
     if (!receiving->accepts(kept->from, kept->tag)) {
       ++kept;
@@ -267,17 +285,13 @@ bool PostOffice::deliver(Message& message, Receiving& receiving) {
   return true;
 }
 
-bool PostOffice::has_failed() const {
-  return hall_.mail_failure().read().has_value();
-}
-
 // Whether the peer has left is asked before the rings are looked at: what it
 // wrote before leaving is seen then.
 template <class Look>
 void PostOffice::look(int peer, const bool& done, const Look& look) {
   if (done) return;
-  if (const auto failure = hall_.mail_failure().read()) {
-    std::rethrow_exception(error_of(*failure, rank_));
+  if (const auto ended = failure()) {
+    std::rethrow_exception(error_of(*ended, rank_));
   }
   const bool hopeless = has_left(peer);
   look();

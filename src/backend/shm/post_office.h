@@ -5,6 +5,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "backend/shm/hall.h"
@@ -39,10 +40,13 @@ class PostOffice {
 
   // `rank` does not come again; what it sent can still be received.
   void close(int rank) noexcept;
-  // The same when it has died, perhaps in the middle of something.
-  void close_dead(int rank) noexcept;
-  // Ends all transfers of all ranks; the first reason counts.
+  // It has died, perhaps in the middle of something: fail(), and close().
+  void close_dead(int rank, const Failure& failure) noexcept;
+  // Ends all transfers of all ranks; the first reason counts. Those of this
+  // rank touch no memory once this has returned.
   void fail(const Failure& reason) noexcept;
+  // Throws why the transfers have ended, if they have.
+  void check() const;
 
  private:
   struct Sending;
@@ -53,7 +57,6 @@ class PostOffice {
 
   void ring_bell(int rank) const noexcept;
   void ring_all() const noexcept;
-  bool has_failed() const;
   bool has_left(int peer_or_any) const;
   [[noreturn]] void throw_hopeless(int peer_or_any) const;
 
@@ -65,6 +68,7 @@ class PostOffice {
   bool withdraw(const std::shared_ptr<Receiving>& receiving);
 
   // All of these with the mutex held.
+  std::optional<Failure> failure() const;
   void push_out(int peer);
   bool put(Sending& sending);
   void take_in();
@@ -83,6 +87,7 @@ class PostOffice {
   std::list<std::shared_ptr<Receiving>> asked_ LOCKSTEP_GUARDED_BY(mutex_);
   std::list<Message> kept_ LOCKSTEP_GUARDED_BY(mutex_);
   size_t kept_bytes_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
+  std::optional<Failure> failure_ LOCKSTEP_GUARDED_BY(mutex_);
 };
 
 }  // namespace lockstep::detail

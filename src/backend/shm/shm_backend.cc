@@ -159,7 +159,10 @@ class ShmBackend : public Backend {
     return arena_.allocate(op, patience);
   }
 
-  void check() const override { arena_.check(); }
+  void check() const override {
+    arena_.check();
+    office_.check();
+  }
 
   void interrupt(const Failure& reason) noexcept override {
     arena_.keep_pages();
@@ -203,7 +206,7 @@ class ShmBackend : public Backend {
     arena_.keep_pages();
     for (const int rank : ranks) {
       arena_.fail_for_dead(rank, failure);
-      office_.close_dead(rank);
+      office_.close_dead(rank, failure);
     }
   }
 
