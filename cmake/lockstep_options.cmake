@@ -10,7 +10,10 @@ if(PROJECT_IS_TOP_LEVEL)
   set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
   find_program(CCACHE ccache)
   if(CCACHE)
-    set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+    # The second word lets it cache what uses a precompiled header.
+    set(CMAKE_CXX_COMPILER_LAUNCHER
+        ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros
+        ${CCACHE})
   endif()
 endif()
 
@@ -23,6 +26,12 @@ function(lockstep_compile_options target)
     -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wold-style-cast
     -Wcast-qual -Wunused -Woverloaded-virtual -Wdouble-promotion
     $<$<BOOL:${LOCKSTEP_WERROR}>:-Werror>)
+  if(CMAKE_UNITY_BUILD)
+    # Where sources are included into one, anonymous namespaces look like those
+    # of headers.
+    target_compile_options(${target} PRIVATE
+      $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+  endif()
   if(LOCKSTEP_SANITIZE)
     target_compile_options(${target} PUBLIC
       -fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer

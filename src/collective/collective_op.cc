@@ -12,11 +12,10 @@
 #include <fmt/ranges.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/collective/rank_errors.h"
 
 namespace lockstep {
 namespace {
-
-constexpr size_t kCacheLine = 64;
 
 bool has_root(OpKind kind) {
   return kind == OpKind::kBroadcast || kind == OpKind::kReduce ||
@@ -30,11 +29,6 @@ bool has_reduce(OpKind kind) {
 auto fields(const Signature& s) {
   return std::tie(s.sequence, s.counts_hash, s.dims, s.root, s.kind, s.dtype,
                   s.reduce, s.dim_count);
-}
-
-std::string ranks_text(const std::vector<int>& ranks) {
-  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s",
-                     fmt::join(ranks, ", "));
 }
 
 }  // namespace
@@ -164,7 +158,8 @@ Part part_of(const std::vector<size_t>& counts, size_t total, int rank,
 }
 
 Part slice_of(size_t total, DType dtype, int rank, int size) {
-  const size_t per_line = kCacheLine / size_of(dtype);
+  constexpr size_t kLineBytes = 64;  // of the cache
+  const size_t per_line = kLineBytes / size_of(dtype);
   const auto ranks = static_cast<size_t>(size);
   const size_t lines = (total + per_line - 1) / per_line;
   const size_t each = (lines + ranks - 1) / ranks * per_line;

@@ -181,7 +181,7 @@ class Launcher {
   }
 
   RoundEnd run_ranks(Nodes& nodes, Signals& signals) {
-    const auto tell = [&](const Failure& failure) {
+    const auto tell = [&](const FailedRank& failure) {
       nodes.say_failed(job_.round,
                        {failure.ending.exit_code(), to_text(failure), false});
     };

@@ -59,7 +59,7 @@ class Supervisor {
   Supervisor(const std::vector<RankPlan>& plans,
              std::chrono::milliseconds grace, Signals& signals, int stop,
              Stream& out, Stream& err,
-             const std::function<void(const Failure&)>& on_failure)
+             const std::function<void(const FailedRank&)>& on_failure)
       : grace_(grace),
         signals_(signals),
         stop_(stop),
@@ -211,7 +211,7 @@ class Supervisor {
     if (culprit == nullptr) return;
     const Failed& first = *culprit;
     Rank& rank = *first.rank;
-    Failure failure;
+    FailedRank failure;
     failure.rank = rank.rank;
     failure.host = host_name();
     failure.pid = rank.process.pid();
@@ -256,7 +256,7 @@ class Supervisor {
   const int stop_;
   Stream& out_;
   Stream& err_;
-  const std::function<void(const Failure&)>& on_failure_;
+  const std::function<void(const FailedRank&)>& on_failure_;
   const Deadline::Clock::time_point start_ = Deadline::Clock::now();
   const long oom_kills_before_ = oom_kills();
   std::vector<Rank> ranks_;
@@ -278,7 +278,7 @@ std::string without_controls(std::string line) {
 
 }  // namespace
 
-std::string to_text(const Failure& failure) {
+std::string to_text(const FailedRank& failure) {
   std::string text = fmt::format(
       "rank {} failed: {}{}, {} after the start (host {}, pid {})\n",
       failure.rank, to_text(failure.ending),
@@ -301,7 +301,7 @@ std::string to_text(const Failure& failure) {
 RoundEnd run_round(const std::vector<RankPlan>& plans,
                    std::chrono::milliseconds grace, Signals& signals, int stop,
                    Stream& out, Stream& err,
-                   const std::function<void(const Failure&)>& on_failure) {
+                   const std::function<void(const FailedRank&)>& on_failure) {
   return Supervisor(plans, grace, signals, stop, out, err, on_failure).run();
 }
 

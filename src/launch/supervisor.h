@@ -25,7 +25,7 @@ struct RankPlan {
 // The rank that is blamed for the end of a round, and how it failed. It is the
 // first that failed; of several within a moment the one that died by a signal,
 // or the one that others say in their last lines they lost.
-struct Failure {
+struct FailedRank {
   int rank = -1;
   std::string host;
   pid_t pid = -1;
@@ -37,13 +37,13 @@ struct Failure {
 };
 
 // The report that people read; ends with a newline.
-std::string to_text(const Failure& failure);
+std::string to_text(const FailedRank& failure);
 
 // How a round on this host ended.
 struct RoundEnd {
-  std::optional<Failure> failure;  // of one of our ranks
-  int interrupted_by = 0;          // a signal to the launcher
-  bool stopped = false;            // because `stop` became readable
+  std::optional<FailedRank> failure;  // of one of our ranks
+  int interrupted_by = 0;             // a signal to the launcher
+  bool stopped = false;               // because `stop` became readable
 };
 
 // Starts the ranks of one host and minds them until all have ended.
@@ -59,6 +59,6 @@ struct RoundEnd {
 RoundEnd run_round(const std::vector<RankPlan>& plans,
                    std::chrono::milliseconds grace, Signals& signals, int stop,
                    Stream& out, Stream& err,
-                   const std::function<void(const Failure&)>& on_failure);
+                   const std::function<void(const FailedRank&)>& on_failure);
 
 }  // namespace lockstep

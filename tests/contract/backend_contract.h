@@ -62,6 +62,8 @@ bool all_are(const std::vector<T>& values, T value) {
                      [&](const T& one) { return one == value; });
 }
 
+constexpr int64_t kLastTag = (int64_t{1} << 31) - 1;
+
 // Nothing in this contract may take longer, however it fails: ten times what
 // a loaded machine needs.
 constexpr auto kAtOnce = std::chrono::seconds(10);

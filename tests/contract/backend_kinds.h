@@ -21,8 +21,8 @@ inline testing::Groups groups_in_store(const BackendFactory& factory, int size,
   threads.reserve(groups.size());
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back("make", [&, rank] {
-      groups[static_cast<size_t>(rank)] =
-          ProcessGroup::make(factory, store, rank, size, options);
+      groups[static_cast<size_t>(rank)] = ProcessGroup::make(
+          testing::patient(factory), store, rank, size, options);
     });
   }
   threads.clear();

@@ -2,16 +2,18 @@
 // Every collective with every operation, type, size and way to call it, against
 // a reference. An ordinary run takes a selection in which every pair of
 // settings occurs; a full run takes all.
-#include "contract/backend_matrix.h"
-
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <iterator>
+#include <tuple>
+
+#include <gtest/gtest.h>
 
 #include <fmt/format.h>
 
+#include "contract/backend_kinds.h"
 #include "support/collective_case.h"
 #include "support/pairwise.h"
 #include "support/support.h"
@@ -202,6 +204,10 @@ void run_rows(const testing::BackendKind& kind, int size, Where where,
   EXPECT_EQ(problems, 0);
 }
 
+// A backend, and how many ranks a group has.
+class BackendMatrix
+    : public ::testing::TestWithParam<std::tuple<testing::BackendKind, int>> {};
+
 TEST_P(BackendMatrix, CollectivesComputeWhatTheyShould) {
   const auto& [kind, size] = GetParam();
   const auto at = std::find(kSizes.begin(), kSizes.end(), size);
@@ -214,6 +220,15 @@ TEST_P(BackendMatrix, CollectivesComputeWhatTheyShould) {
   }
   RecordProperty("cases", static_cast<int>(cases));
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    Backends, BackendMatrix,
+    ::testing::Combine(::testing::ValuesIn(backend_kinds()),
+                       ::testing::Values(1, 2, 3, 4, 8)),
+    [](const auto& one) {
+      return std::get<0>(one.param).name + "With" +
+             std::to_string(std::get<1>(one.param));
+    });
 
 }  // namespace
 }  // namespace lockstep

@@ -14,8 +14,6 @@ using testing::message_of;
 using testing::RankTeam;
 using testing::Tally;
 
-constexpr int64_t kLastTag = (int64_t{1} << 31) - 1;
-
 TEST_P(BackendContract, AMonitoredBarrierLetsAllThroughWhenAllCome) {
   Tally came(GetParam());
   run_ranks(4, [&](ProcessGroup& group) {

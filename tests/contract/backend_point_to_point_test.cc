@@ -12,7 +12,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::message_of;
 
-constexpr int64_t kLastTag = (int64_t{1} << 31) - 1;
 constexpr size_t kLarge = size_t{8} << 20;  // bytes: more than any mailbox
 
 TEST_P(BackendContract, AMessageArrives) {

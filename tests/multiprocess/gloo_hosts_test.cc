@@ -112,7 +112,7 @@ TEST(GlooHosts, TheMatrixHolds) {
   LOCKSTEP_NEED_NET_LAB();
   const NetLab lab(2);
   HostsJob job(lab, 3, {"--backend", "gloo"},
-               suite(LOCKSTEP_CONTRACT_TEST, "*BackendMatrix*With4"));
+               suite(LOCKSTEP_MATRIX_TEST, "*BackendMatrix*With4"));
   EXPECT_THAT(job.finish(600s), HasSubstr("PASSED"));
 }
 

@@ -12,7 +12,7 @@
 #include "parity/trainee.h"
 #include "support/rank_team.h"
 
-namespace lockstep {
+namespace lockstep::accumulation {
 namespace {
 
 using testing::Graph;
@@ -336,4 +336,4 @@ TEST_F(AccumulationWithSearch, GradientsThatAreNotResetGoOn) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::accumulation

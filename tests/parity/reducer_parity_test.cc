@@ -17,7 +17,7 @@
 #include "support/pairwise.h"
 #include "support/support.h"
 
-namespace lockstep {
+namespace lockstep::reducer_parity {
 namespace {
 
 using testing::Graph;
@@ -186,4 +186,4 @@ INSTANTIATE_TEST_SUITE_P(Backends, ReducerParity,
                          });
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::reducer_parity

@@ -12,7 +12,7 @@
 #include "parity/trainee.h"
 #include "support/rank_team.h"
 
-namespace lockstep {
+namespace lockstep::replicas {
 namespace {
 
 using testing::Graph;
@@ -92,4 +92,4 @@ INSTANTIATE_TEST_SUITE_P(Backends, Replicas,
                          [](const auto& kind) { return kind.param.name; });
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::replicas

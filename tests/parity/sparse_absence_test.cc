@@ -10,7 +10,7 @@
 #include "parity/parity_kinds.h"
 #include "support/rank_team.h"
 
-namespace lockstep {
+namespace lockstep::sparse_absence {
 namespace {
 
 // Two ranks with a table; rank 1 reads row 1 of it, rank 0 only if told so.
@@ -86,4 +86,4 @@ TEST_F(SparseAbsence, OfAllRanksLeavesTheGradientUndefined) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::sparse_absence

@@ -16,7 +16,7 @@
 #include "support/pairwise.h"
 #include "support/support.h"
 
-namespace lockstep {
+namespace lockstep::wrapper_parity {
 namespace {
 
 using testing::Expected;
@@ -191,4 +191,4 @@ INSTANTIATE_TEST_SUITE_P(Backends, WrapperParity,
                          [](const auto& one) { return one.param.name; });
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::wrapper_parity

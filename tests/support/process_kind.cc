@@ -54,14 +54,6 @@ class Job {
   }
 
  private:
-  // The timeouts of tests are for calls: processes may be a while in coming.
-  static BackendFactory patient(BackendFactory factory) {
-    return [factory = std::move(factory)](GroupPlace place) {
-      place.timeout = kLongest;
-      return factory(place);
-    };
-  }
-
   const World world_ = find_world();
   const BackendFactory factory_ = env::text("LOCKSTEP_BACKEND") == "gloo"
                                       ? make_gloo_factory()

@@ -15,7 +15,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kLongest = 60s;  // for anything a rank may say
+constexpr auto kLongestSilence = 60s;  // for anything a rank may say
 constexpr const char* kMark = "LOCKSTEP_RANK_JOB";
 
 std::string mark_value() { return std::to_string(::getpid()); }
@@ -57,7 +57,7 @@ RankJob::RankJob(const RankJobPlan& plan) {
 }
 
 bool RankJob::wait_for(int rank, const std::string& line) {
-  const Deadline deadline = Deadline::in(kLongest);
+  const Deadline deadline = Deadline::in(kLongestSilence);
   while (const auto said = this->rank(rank).read_line(deadline)) {
     if (*said == line) return true;
     std::cerr << "rank " << rank << " says: " << *said << "\n";
@@ -73,7 +73,7 @@ bool RankJob::wait_for_all(const std::string& line) {
 }
 
 Ending RankJob::ending(int rank) {
-  const Deadline deadline = Deadline::in(kLongest);
+  const Deadline deadline = Deadline::in(kLongestSilence);
   while (const auto line = this->rank(rank).read_line(deadline)) {
     if (const auto ending = ending_of(*line)) return *ending;
   }

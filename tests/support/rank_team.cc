@@ -20,6 +20,13 @@ std::vector<bool> present(const Groups& groups) {
 
 }  // namespace
 
+BackendFactory patient(BackendFactory factory) {
+  return [factory = std::move(factory)](GroupPlace place) {
+    place.timeout = std::chrono::minutes(2);
+    return factory(place);
+  };
+}
+
 RankTeam::RankTeam(const BackendKind& kind, int size,
                    const GroupOptions& options)
     : groups_(kind.make_groups(size, options)),

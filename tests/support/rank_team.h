@@ -32,6 +32,10 @@ inline void PrintTo(const BackendKind& kind, std::ostream* out) {
   *out << kind.name;
 }
 
+// `factory`, with two minutes for making a group: the timeouts of tests are for
+// calls, and ranks may be a while in coming on a busy machine.
+BackendFactory patient(BackendFactory factory);
+
 // What the first rank that failed in RankTeam::run threw.
 class RankFailure : public std::runtime_error {
  public:

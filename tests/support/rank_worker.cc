@@ -4,6 +4,8 @@
 //   rank_worker STORE RANK SIZE HOW [ARGUMENT [BACKEND]]
 //
 //   play SEED        random collectives for ever
+//   unwind SEED      messages and collectives for ever, freed when they fail;
+//                    SEED % 3: messages alone, collectives alone, both
 //   smoke            every kind of thing once
 //   stop SEED        sums; goes on without a rank that is stopped
 //   allocate BYTES   registered memory, reduced and checked
@@ -34,6 +36,7 @@
 #include "lockstep/base/env.h"
 #include "lockstep/net/address.h"
 #include "support/rank_worker.h"
+#include "support/unwinding.h"
 
 namespace lockstep::testing {
 
@@ -161,6 +164,9 @@ int run(Seat seat, const Address& store, const std::string& how,
     if (how == "narrow" && seat.rank == 1) limit_address_space();
     if (how == "play") {
       play_for_ever(*group, static_cast<uint32_t>(argument));
+    } else if (how == "unwind") {
+      const Traffic traffic{argument % 3 != 1, argument % 3 != 0};
+      exchange_until_it_fails(*group, traffic, static_cast<uint32_t>(argument));
     } else if (how == "smoke") {
       smoke(*group);
     } else if (how != "apart") {

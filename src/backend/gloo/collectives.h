@@ -8,6 +8,9 @@
 // bytes of each.
 namespace lockstep::detail {
 
+// The place of a rank in a list by rank.
+inline size_t at(int rank) { return static_cast<size_t>(rank); }
+
 // One collective of one rank.
 struct GlooStep {
   Exchange& exchange;

@@ -8,8 +8,6 @@
 namespace lockstep::detail {
 namespace {
 
-size_t at(int rank) { return static_cast<size_t>(rank); }
-
 // What a rank gives to itself. The two are the same memory, or apart.
 void copy_own(Bytes to, ConstBytes from) {
   if (to.data() == from.data() || to.empty()) return;

@@ -12,8 +12,6 @@
 namespace lockstep::detail {
 namespace {
 
-size_t at(int rank) { return static_cast<size_t>(rank); }
-
 // Long slices travel in windows: while one is being reduced the next are on
 // their way.
 constexpr size_t kWindowsAhead = 2;

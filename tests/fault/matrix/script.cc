@@ -24,13 +24,15 @@ constexpr auto kLong = 60s;              // for what must not end by its timeout
 constexpr size_t kManyInts = 1'000'000;  // a sum that takes a while
 
 // Waits for all of them, as their memory ends here, then throws the first
-// error.
-void wait_all(const Works& works) {
+// error. When the group has failed that is thrown at once: nothing touches the
+// memory any more.
+void wait_all(const Works& works, bool at_once = false) {
   std::exception_ptr first;
   for (const auto& work : works) {
     try {
       work->wait();
     } catch (...) {
+      if (at_once) throw;
       if (!first) first = std::current_exception();
     }
   }
@@ -108,6 +110,11 @@ class Player {
       default:
         return false;
     }
+  }
+
+  // Whatever is in flight then, it ends the group, and not a transfer alone.
+  bool is_end_of_group() const {
+    return is(Fault::kKill) || is(Fault::kExitEarly) || is(Fault::kAbort);
   }
 
   CallOptions patient() const {
@@ -332,7 +339,8 @@ class Player {
       Ints out(count_in(round), rank_ + round);
       Ints in(count_in(round));
       wait_all({group_->recv(buffer_of(in), part_.culprit, 0, patient()),
-                group_->send(buffer_of(out), part_.culprit, 0, patient())});
+                group_->send(buffer_of(out), part_.culprit, 0, patient())},
+               is_end_of_group());
       check_all(in, 1, part_.culprit + round);
       if (round == 1) stage_.say("in point to point");
       if (in[0] == 1) return;
@@ -356,7 +364,7 @@ class Player {
         works.push_back(group_->send(buffer_of(out), peer, 0, patient()));
       }
       if (exiting) exit_now();
-      wait_all(works);
+      wait_all(works, is_end_of_group());
       for (int peer = 0; peer < group_->size(); ++peer) {
         if (peer == rank_) continue;
         check_all(in[static_cast<size_t>(peer)], 0, peer + round);

@@ -21,7 +21,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kLong = 60s;
+constexpr auto kPatience = 60s;
 constexpr const char* kSecret = "known to the ranks of the matrix";
 
 // The numbers of the sockets a process has open.
@@ -90,7 +90,7 @@ Surroundings::Surroundings(Fault fault, int ranks) : fault_(fault) {
     command = lab_->on(ranks, command);
   }
   store_ = std::make_unique<testing::Child>(command);
-  const auto port = store_->read_line(Deadline::in(kLong));
+  const auto port = store_->read_line(Deadline::in(kPatience));
   store_address_ = host + ":" + port.value_or("0");
 }
 
@@ -149,9 +149,9 @@ void Surroundings::visit(pid_t process) {
   for (const SocketAddress& door : doors_of(process)) {
     if (strangers_.count(to_text(door)) != 0) continue;
     try {
-      Socket socket = Socket::connect({door}, Deadline::in(kLong));
+      Socket socket = Socket::connect({door}, Deadline::in(kPatience));
       if (fault_ == Fault::kGarbage)
-        socket.send_all(garbage, Deadline::in(kLong));
+        socket.send_all(garbage, Deadline::in(kPatience));
       strangers_.emplace(to_text(door), std::move(socket));
     } catch (const Error&) {
       // The door was closed meanwhile.

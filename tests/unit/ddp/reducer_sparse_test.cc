@@ -28,7 +28,7 @@ struct Model {
   }
 };
 
-ReducerOptions options_for(bool find_unused = false) {
+ReducerOptions sparse_options(bool find_unused = false) {
   ReducerOptions options;
   options.expect_sparse = {true, false};
   options.names = {"table", "head"};
@@ -36,7 +36,7 @@ ReducerOptions options_for(bool find_unused = false) {
   return options;
 }
 
-void run_step(Reducer& reducer, const at::Tensor& loss) {
+void run_sparse_step(Reducer& reducer, const at::Tensor& loss) {
   reducer.prepare_for_forward();
   reducer.prepare_for_backward({loss});
   loss.backward();
@@ -51,11 +51,11 @@ at::Tensor dense_rows(const std::vector<std::pair<int64_t, double>>& rows) {
 TEST(SparseGradients, RanksWithDifferentRowsGetTheAverage) {
   on_ranks(2, [](const SharedGroup& group) {
     const Model model;
-    Reducer reducer(model.parameters(), group, options_for());
+    Reducer reducer(model.parameters(), group, sparse_options());
     for (int i = 0; i < 3; ++i) {
       clear_gradients(model.parameters());
-      run_step(reducer, group->rank() == 0 ? model.loss({1, 5}, 1)
-                                           : model.loss({5, 6, 6}, 2));
+      run_sparse_step(reducer, group->rank() == 0 ? model.loss({1, 5}, 1)
+                                                  : model.loss({5, 6, 6}, 2));
       ASSERT_TRUE(model.table.grad().is_sparse());
       EXPECT_TRUE(at::equal(model.table.grad().to_dense(),
                             dense_rows({{1, 0.5}, {5, 1.5}, {6, 2}})));
@@ -67,19 +67,19 @@ TEST(SparseGradients, RanksWithDifferentRowsGetTheAverage) {
 TEST(SparseGradients, AnUnusedOneTakesPartWithNoEntries) {
   on_ranks(2, [](const SharedGroup& group) {
     const Model model;
-    Reducer reducer(model.parameters(), group, options_for(true));
+    Reducer reducer(model.parameters(), group, sparse_options(true));
     const bool uses = group->rank() == 1;
-    run_step(
+    run_sparse_step(
         reducer,
         model.loss(uses ? std::vector<int64_t>{3} : std::vector<int64_t>{}, 1));
     EXPECT_TRUE(
         at::equal(model.table.grad().to_dense(), dense_rows({{3, 0.5}})));
     // Used by nobody: what was there stays.
-    run_step(reducer, model.loss({}, 1));
+    run_sparse_step(reducer, model.loss({}, 1));
     EXPECT_TRUE(
         at::equal(model.table.grad().to_dense(), dense_rows({{3, 0.5}})));
     clear_gradients(model.parameters());
-    run_step(reducer, model.loss({}, 1));
+    run_sparse_step(reducer, model.loss({}, 1));
     EXPECT_FALSE(model.table.grad().defined());
   });
 }
@@ -87,9 +87,9 @@ TEST(SparseGradients, AnUnusedOneTakesPartWithNoEntries) {
 TEST(SparseGradients, TheDivisorHoldsForThemToo) {
   on_ranks(2, [](const SharedGroup& group) {
     const Model model;
-    Reducer reducer(model.parameters(), group, options_for());
+    Reducer reducer(model.parameters(), group, sparse_options());
     reducer.set_divisor(1);
-    run_step(reducer, model.loss({2}, group->rank() + 1));
+    run_sparse_step(reducer, model.loss({2}, group->rank() + 1));
     EXPECT_TRUE(at::equal(model.table.grad().to_dense(), dense_rows({{2, 3}})));
   });
 }
@@ -97,7 +97,7 @@ TEST(SparseGradients, TheDivisorHoldsForThemToo) {
 TEST(SparseMetadata, SendTheRowsAsABlockForOneBackward) {
   on_ranks(2, [](const SharedGroup& group) {
     const Model model;
-    Reducer reducer(model.parameters(), group, options_for());
+    Reducer reducer(model.parameters(), group, sparse_options());
     std::vector<bool> had_rows;
     const auto plain = hooks::all_reduce(reducer.group());
     reducer.register_comm_hook([&](const GradBucket& bucket) {
@@ -115,8 +115,8 @@ TEST(SparseMetadata, SendTheRowsAsABlockForOneBackward) {
       if (i == 0) {
         reducer.set_sparse_metadata({{"table", at::tensor({1L, 5L, 6L})}});
       }
-      run_step(reducer, group->rank() == 0 ? model.loss({1, 5}, 1)
-                                           : model.loss({5, 6, 6}, 2));
+      run_sparse_step(reducer, group->rank() == 0 ? model.loss({1, 5}, 1)
+                                                  : model.loss({5, 6, 6}, 2));
       EXPECT_TRUE(model.table.grad().is_coalesced());
       EXPECT_TRUE(at::equal(model.table.grad().to_dense(),
                             dense_rows({{1, 0.5}, {5, 1.5}, {6, 2}})));
@@ -130,33 +130,33 @@ TEST(SparseMetadata, SendTheRowsAsABlockForOneBackward) {
 TEST(SparseMetadata, OutliveARebuildAndNothingElse) {
   on_ranks(2, [](const SharedGroup& group) {
     const Model model;
-    ReducerOptions options = options_for();
+    ReducerOptions options = sparse_options();
     options.bucket_caps_bytes = {1};
     Reducer reducer(model.parameters(), group, options);
     reducer.set_optimizer_in_backward();
-    run_step(reducer, model.loss({1}, 1));
+    run_sparse_step(reducer, model.loss({1}, 1));
     clear_gradients(model.parameters());
     at::Tensor rows = at::tensor({2L, 3L});
     reducer.set_sparse_metadata({{"table", rows}});
     rows.fill_(7);
     EXPECT_THAT(message_of<UsageError>([&] {
-                  run_step(reducer, model.loss({2, 4}, 1));
+                  run_sparse_step(reducer, model.loss({2, 4}, 1));
                 }),
                 HasSubstr("row 4 that is not among the 2 rows"));
     group->barrier()->wait();
     reducer.reset_state();
     clear_gradients(model.parameters());
     reducer.set_sparse_metadata({{"table", at::tensor({2L, 3L})}});
-    run_step(reducer, model.loss({2, 3}, 1));
+    run_sparse_step(reducer, model.loss({2, 3}, 1));
     clear_gradients(model.parameters());
-    run_step(reducer, model.loss({4}, 1));
+    run_sparse_step(reducer, model.loss({4}, 1));
   });
 }
 
 TEST(SparseMetadata, AreChecked) {
   on_ranks(1, [](const SharedGroup& group) {
     const Model model;
-    Reducer reducer(model.parameters(), group, options_for());
+    Reducer reducer(model.parameters(), group, sparse_options());
     const auto text = [&](const std::map<std::string, at::Tensor>& rows) {
       return message_of<UsageError>([&] { reducer.set_sparse_metadata(rows); });
     };
@@ -171,7 +171,8 @@ TEST(SparseMetadata, AreChecked) {
     EXPECT_THAT(text({{"table", at::tensor({1.5})}}), HasSubstr("integers"));
     reducer.set_sparse_metadata({{"table", at::tensor({1L, 3L})}});
     EXPECT_THAT(
-        message_of<UsageError>([&] { run_step(reducer, model.loss({2}, 1)); }),
+        message_of<UsageError>(
+            [&] { run_sparse_step(reducer, model.loss({2}, 1)); }),
         AllOf(HasSubstr("'table' has a row 2"), HasSubstr("2 rows given")));
   });
 }
@@ -179,11 +180,12 @@ TEST(SparseMetadata, AreChecked) {
 TEST(SparseMetadata, OfDifferentSizesAreAMismatch) {
   on_ranks(2, [](const SharedGroup& group) {
     const Model model;
-    Reducer reducer(model.parameters(), group, options_for());
+    Reducer reducer(model.parameters(), group, sparse_options());
     const auto rows =
         group->rank() == 0 ? at::tensor({1L, 2L}) : at::tensor({1L, 2L, 3L});
     reducer.set_sparse_metadata({{"table", rows}});
-    message_of<MismatchError>([&] { run_step(reducer, model.loss({1}, 1)); });
+    message_of<MismatchError>(
+        [&] { run_sparse_step(reducer, model.loss({1}, 1)); });
   });
 }
 

@@ -17,11 +17,6 @@ namespace {
 using ::testing::HasSubstr;
 using namespace testing;
 
-template <class Ddp>
-void step(Ddp& ddp, int rank) {
-  ddp(input_of(rank)).sum().backward();
-}
-
 TEST(WrapperBuffers, FollowThoseOfRank0) {
   on_ranks(3, [](const SharedGroup& group) {
     Net net;

@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 using namespace testing;
 
 template <class Ddp>
-void step(Ddp& ddp, int rank) {
+void scaled_step(Ddp& ddp, int rank) {
   (ddp(at::ones({1, 2})) * (rank + 1)).sum().backward();
 }
 
@@ -34,7 +34,7 @@ TEST(WrapperCalls, IgnoredParametersStayLocal) {
     EXPECT_TRUE(is_all(net->scale, group->rank() + 1));
     EXPECT_TRUE(is_all(net->first->bias, group->rank() + 1));
     EXPECT_TRUE(is_all(net->first->weight, 1));
-    step(ddp, group->rank());
+    scaled_step(ddp, group->rank());
     EXPECT_FALSE(is_alike(group, net->scale.grad()));
     EXPECT_TRUE(is_alike(group, net->second->weight.grad()));
     EXPECT_EQ(ddp.stats().num_parameter_tensors, 3U);
@@ -53,7 +53,7 @@ TEST(WrapperCalls, DelayedParametersAreAveragedWhenTheTriggerHasCome) {
       Net alone;
       (alone(at::ones({1, 2})) * 2).sum().backward();  // 2: the mean of 1, 2, 3
       for (int i = 0; i < 3; ++i) {
-        step(ddp, group->rank());
+        scaled_step(ddp, group->rank());
         EXPECT_TRUE(at::equal(net->scale.grad(), alone->scale.grad()));
         EXPECT_TRUE(
             at::equal(net->second->bias.grad(), alone->second->bias.grad()));
@@ -80,10 +80,10 @@ TEST(WrapperCalls, DelayedParametersAccumulateInsideNoSync) {
     (alone(at::ones({1, 2})) * 3).sum().backward();  // 1.5 + 1.5
     {
       const auto guard = ddp.no_sync();
-      step(ddp, group->rank());
+      scaled_step(ddp, group->rank());
       EXPECT_FALSE(is_alike(group, net->scale.grad()));
     }
-    step(ddp, group->rank());
+    scaled_step(ddp, group->rank());
     EXPECT_TRUE(at::equal(net->scale.grad(), alone->scale.grad()));
   });
 }
@@ -126,7 +126,7 @@ TEST(WrapperCalls, DelayedParametersFollowEveryWayToCallBackward) {
         const auto guard = ddp.no_sync();
         ddp(at::ones({1, 2})).sum().backward();
       }
-      step(ddp, group->rank());
+      scaled_step(ddp, group->rank());
       EXPECT_TRUE(is_alike(group, net->scale.grad()));
     }
   });
@@ -216,8 +216,8 @@ TEST(WrapperCalls, StaticGraphMayBeSetBeforeTheFirstStepOnly) {
     ddp.set_static_graph();
     EXPECT_TRUE(ddp.options().static_graph);
     EXPECT_TRUE(ddp.stats().static_graph);
-    step(ddp, group->rank());
-    step(ddp, group->rank());
+    scaled_step(ddp, group->rank());
+    scaled_step(ddp, group->rank());
     EXPECT_TRUE(is_alike(group, net->scale.grad()));
     EXPECT_THAT(message_of<UsageError>([&] { ddp.set_static_graph(); }),
                 HasSubstr("before the first"));
@@ -240,7 +240,7 @@ TEST(WrapperCalls, CheckFinalizedThrowsWhatIsUnfinished) {
     EXPECT_TRUE(ddp.stats().has_error);
     net->zero_grad();
     ddp.reset_state();
-    step(ddp, 0);
+    scaled_step(ddp, 0);
     EXPECT_FALSE(ddp.stats().has_error);
   });
 }
@@ -251,7 +251,7 @@ TEST(WrapperCalls, AResetMakesRanksAlikeThatDidNotComeEquallyFar) {
     options.check_replicas_every = 2;
     Net net;
     DistributedDataParallel ddp(net, group, options);
-    step(ddp, group->rank());
+    scaled_step(ddp, group->rank());
     if (group->rank() == 0) {
       const at::NoGradGuard no_grad;
       net->scale += 1;
@@ -260,7 +260,7 @@ TEST(WrapperCalls, AResetMakesRanksAlikeThatDidNotComeEquallyFar) {
     net->zero_grad();
     ddp.reset_state();
     EXPECT_TRUE(is_alike(group, net->scale));
-    for (int i = 0; i < 4; ++i) step(ddp, group->rank());
+    for (int i = 0; i < 4; ++i) scaled_step(ddp, group->rank());
   });
 }
 
@@ -268,7 +268,7 @@ TEST(WrapperCalls, GoesOnInAnotherGroup) {
   on_ranks(3, [](const SharedGroup& world) {
     Net net(world->rank() + 1.0);
     DistributedDataParallel ddp(net, world);
-    step(ddp, world->rank());
+    scaled_step(ddp, world->rank());
     const bool stays = world->rank() > 0;
     const auto pair = world->split(stays ? 0 : ProcessGroup::kNoGroup);
     if (!stays) return;
@@ -281,7 +281,7 @@ TEST(WrapperCalls, GoesOnInAnotherGroup) {
     net->zero_grad();
     for (int i = 0; i < 3; ++i) {
       net->zero_grad();
-      step(ddp, pair->rank());
+      scaled_step(ddp, pair->rank());
       EXPECT_TRUE(is_alike(pair, net->scale.grad()));
     }
     EXPECT_EQ(ddp.stats().world_size, 2);
@@ -313,12 +313,12 @@ TEST(WrapperCalls, ReplicasThatDifferAreNamed) {
     options.check_replicas_every = 2;
     Net net;
     DistributedDataParallel ddp(net, group, options);
-    for (int i = 0; i < 3; ++i) step(ddp, 0);
+    for (int i = 0; i < 3; ++i) scaled_step(ddp, 0);
     if (group->rank() == 2) {
       const at::NoGradGuard no_grad;
       net->second->bias[1] += 1;
     }
-    const auto text = message_of<MismatchError>([&] { step(ddp, 0); });
+    const auto text = message_of<MismatchError>([&] { scaled_step(ddp, 0); });
     EXPECT_THAT(text, HasSubstr("'second.bias' (rank 2)"));
     EXPECT_THAT(text, HasSubstr("iteration 4"));
   });

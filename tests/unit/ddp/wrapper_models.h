@@ -63,6 +63,11 @@ inline bool is_alike(const SharedGroup& group, const at::Tensor& tensor) {
   return at::equal(highest, lowest);
 }
 
+template <class Ddp>
+void step(Ddp& ddp, int rank) {
+  ddp(input_of(rank)).sum().backward();
+}
+
 inline void descend(const std::vector<at::Tensor>& parameters) {
   const at::NoGradGuard no_grad;
   for (at::Tensor one : parameters) {

@@ -20,11 +20,6 @@ using ::testing::HasSubstr;
 using namespace testing;
 using namespace std::chrono_literals;
 
-template <class Ddp>
-void step(Ddp& ddp, int rank) {
-  ddp(input_of(rank)).sum().backward();
-}
-
 TEST(DdpStats, SayWhatItWasMadeOf) {
   const ScopedEnv address("MASTER_ADDR", "10.1.2.3");
   on_ranks(2, [](const SharedGroup& group) {

@@ -32,6 +32,9 @@ class CleanEnvironment {
   std::map<std::string, std::optional<std::string>> before_;
 };
 
+// For what is about to happen, even on a busy machine.
+inline Deadline soon() { return Deadline::in(std::chrono::seconds(30)); }
+
 struct TestPipe {
   TestPipe();
   Fd read_end;

@@ -22,8 +22,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::is_readable;
 using testing::run_threads;
-
-Deadline soon() { return Deadline::in(30s); }
+using testing::soon;
 
 bool never() { return false; }
 

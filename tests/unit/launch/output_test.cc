@@ -26,11 +26,10 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::read_to_end;
+using testing::soon;
 using testing::TestPipe;
 
 using Lines = std::vector<std::string>;
-
-Deadline soon() { return Deadline::in(20s); }
 
 // What comes of `pieces` fed one after the other.
 Lines split(const Lines& pieces, size_t most = 1 << 20) {

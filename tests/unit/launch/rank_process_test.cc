@@ -28,8 +28,7 @@ using testing::is_readable;
 using ::testing::Not;
 using testing::read_line;
 using testing::read_to_end;
-
-Deadline soon() { return Deadline::in(20s); }
+using testing::soon;
 
 RankCommand shell(const std::string& script) {
   RankCommand command;

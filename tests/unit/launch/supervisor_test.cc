@@ -12,8 +12,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-Failure failure_by(Ending ending) {
-  Failure failure;
+FailedRank failure_by(Ending ending) {
+  FailedRank failure;
   failure.rank = 2;
   failure.host = "node7";
   failure.pid = 4711;
@@ -30,7 +30,7 @@ TEST(FailureReport, SaysRankHowWhenAndWhere) {
 }
 
 TEST(FailureReport, ShowsTheLastLinesAndTheLog) {
-  Failure failure = failure_by({0, SIGSEGV, true});
+  FailedRank failure = failure_by({0, SIGSEGV, true});
   failure.last_lines = {"one", "two"};
   failure.log_path = "logs/rank-2.round-0.log";
   EXPECT_EQ(to_text(failure),
@@ -43,7 +43,7 @@ TEST(FailureReport, ShowsTheLastLinesAndTheLog) {
 }
 
 TEST(FailureReport, SaysWhenMemoryMayHaveRunOut) {
-  Failure failure = failure_by({0, SIGKILL, false});
+  FailedRank failure = failure_by({0, SIGKILL, false});
   failure.out_of_memory = true;
   EXPECT_NE(to_text(failure).find("killed by SIGKILL, perhaps out of memory,"),
             std::string::npos);
