@@ -3,4 +3,6 @@
 
 #include <iostream>
 
-int main() { std::cout << "hello from lockstep " << lockstep::version() << "\n"; }
+int main() {
+  std::cout << "hello from lockstep " << lockstep::version() << "\n";
+}

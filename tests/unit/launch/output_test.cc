@@ -426,7 +426,7 @@ TEST_F(RankOutputTest, EndsThoughSomebodyPrintsOnAndOn) {
   set_nonblocking(out_.write_end.get());
   const std::string lines(64 << 10, '\n');
   testing::run_threads(3, [&](int) {
-    const auto deadline = Deadline::in(5s);
+    const auto deadline = Deadline::in(60s);  // it takes a moment
     bool counted = false;
     while (!finished && !deadline.passed()) {
       pollfd entry{out_.write_end.get(), POLLOUT, 0};
