@@ -382,8 +382,10 @@ void Engine::check_healthy() const {
 }
 
 // The time is that of a local step which does not end, since the backend has
-// been interrupted: then the program hears of the failure all the same.
+// been interrupted: then the program hears of the failure all the same. A step
+// that calls its own group is not waited for.
 void Engine::settle() noexcept {
+  if (MemoryUsers::is_this_thread_one()) return;
   if (memory_users_.wait_none(Deadline::in(options_.timeout))) return;
   log_error(fmt::format(
       "rank {}: group '{}' has failed, but a local step or finish function "
@@ -400,9 +402,8 @@ bool Engine::has_backend_failed() const noexcept {
   }
 }
 
-// A thread that may not wait is one of those which run steps.
 void Engine::check_usable(const char* what) {
-  if (failed_ && !NoWaitScope::is_active()) settle();
+  if (failed_) settle();
   with_context([&] { return context(what); },
                [&] {
                  check_healthy();

@@ -107,8 +107,8 @@ class Engine {
   void check_healthy() const;  // AbortedError once the group has failed
 
   // Waits until no operation touches its memory any more. For errors that end
-  // the group, after fail() or after the backend has said that it failed; not
-  // inside a MemoryUsers::Scope.
+  // the group, after fail() or after the backend has said that it failed. Does
+  // nothing inside a MemoryUsers::Scope.
   void settle() noexcept;
   bool has_backend_failed() const noexcept;
 

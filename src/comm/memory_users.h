@@ -23,19 +23,30 @@ namespace lockstep::detail {
 //   ... the group has failed, so nobody new gets past check() ...
 //   users.wait_none(deadline);
 //
-// Threads: any. Never wait inside a Scope.
+// Threads: any. A thread inside a Scope, of any group, must not wait: others
+// may
+//          be waiting for it.
 class MemoryUsers {
  public:
   class Scope {
    public:
-    explicit Scope(MemoryUsers& users) : users_(users) { ++users_.count_; }
-    ~Scope() { users_.leave(); }
+    explicit Scope(MemoryUsers& users) : users_(users) {
+      ++users_.count_;
+      ++scopes_here_;
+    }
+    ~Scope() {
+      --scopes_here_;
+      users_.leave();
+    }
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
 
    private:
     MemoryUsers& users_;
   };
+
+  // Whether the calling thread is inside a Scope.
+  static bool is_this_thread_one() { return scopes_here_ > 0; }
 
   // Waits until the count is zero; false when the deadline has passed.
   bool wait_none(Deadline deadline) {
@@ -56,6 +67,8 @@ class MemoryUsers {
     { const std::lock_guard lock(mutex_); }
     none_.notify_all();
   }
+
+  static inline thread_local int scopes_here_ = 0;
 
   std::atomic<int> count_{0};
   std::atomic<int> waiters_{0};

@@ -60,5 +60,26 @@ TEST_P(BackendContract, AMismatchUnwindsPastBuffersInFlight) {
   }
 }
 
+// It is what others would wait for, so it must not wait itself.
+TEST_P(BackendContract, AStepMayCallItsFailedGroup) {
+  run_ranks(2, [](ProcessGroup& world) {
+    const Quickly quickly;
+    auto group = short_group(world);
+    if (world.rank() == 0) group->abort("enough");
+    world.barrier()->wait();
+    std::vector<float> x(1);
+    // Rank 1 has not heard of it yet: it does in the step.
+    EXPECT_THROW(
+        {
+          std::shared_ptr<Work> sent;
+          group->post([&] { sent = group->send(buffer_of(x), group->rank()); })
+              ->wait();
+          sent->wait();
+        },
+        AbortedError);
+    world.barrier()->wait();
+  });
+}
+
 }  // namespace
 }  // namespace lockstep

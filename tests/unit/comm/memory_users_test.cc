@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/memory_users.h"
 
+#include <future>
 #include <optional>
 #include <thread>
 
@@ -29,11 +30,25 @@ TEST(MemoryUsers, EachIsWaitedFor) {
   EXPECT_TRUE(users.wait_none(Deadline::in(1ms)));
 }
 
+TEST(MemoryUsers, AThreadKnowsWhetherItIsOne) {
+  MemoryUsers users;
+  EXPECT_FALSE(MemoryUsers::is_this_thread_one());
+  const MemoryUsers::Scope scope(users);
+  EXPECT_TRUE(MemoryUsers::is_this_thread_one());
+  bool other = true;
+  std::thread([&] { other = MemoryUsers::is_this_thread_one(); }).join();
+  EXPECT_FALSE(other);
+}
+
 TEST(MemoryUsers, TheLastOneWakesWhoWaits) {
   for (int round = 0; round < 200; ++round) {
     MemoryUsers users;
-    std::optional<MemoryUsers::Scope> scope(std::in_place, users);
-    std::thread user([&] { scope.reset(); });
+    std::promise<void> inside;
+    std::thread user([&] {
+      const MemoryUsers::Scope scope(users);
+      inside.set_value();
+    });
+    inside.get_future().wait();
     EXPECT_TRUE(users.wait_none(Deadline::in(30s)));
     user.join();
   }
