@@ -160,7 +160,7 @@ TEST_F(StreamTest, WritesTextsWhole) {
   pipe.write_end.reset();
   reader.join();
   const auto lines = split({all});
-  EXPECT_EQ(lines.size(), size_t{kThreads * kTexts});
+  EXPECT_EQ(lines.size(), size_t{kThreads} * kTexts);
   for (const auto& line : lines) {
     ASSERT_EQ(line, std::string(70000, line[0])) << "two texts are mixed";
   }
@@ -259,7 +259,7 @@ TEST_F(TerminalTest, ShowsAStatusUntilSomethingElseIsPrinted) {
 
 class RankOutputTest : public ::testing::Test {
  protected:
-  void start(RankOutput::Options options) {
+  void start(const RankOutput::Options& options) {
     output_.emplace(options, std::move(out_.read_end), std::move(err_.read_end),
                     shown_out_, shown_err_);
   }
