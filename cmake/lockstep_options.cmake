@@ -10,7 +10,7 @@ if(PROJECT_IS_TOP_LEVEL)
   set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
   find_program(CCACHE ccache)
   if(CCACHE)
-    # The second word lets it cache what uses a precompiled header.
+    # CCACHE_SLOPPINESS lets it cache what uses a precompiled header.
     set(CMAKE_CXX_COMPILER_LAUNCHER
         ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros
         ${CCACHE})

@@ -18,7 +18,7 @@ function(lockstep_precompile target)
   cmake_parse_arguments(ARG "" "" "LIBRARIES;HEADERS" ${ARGN})
   add_library(${target} STATIC ${PROJECT_BINARY_DIR}/nothing.cc)
   lockstep_quick_to_compile(${target})
-  # As executables are, which use it.
+  # Compiled as the executables that use it are.
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
   target_compile_options(${target} PRIVATE -fPIE)
   target_link_libraries(${target} PRIVATE ${ARG_LIBRARIES} GTest::gmock)
@@ -35,6 +35,6 @@ endif()
 # lockstep_use_precompiled(TARGET HEADERS): HEADERS is one of the two above.
 function(lockstep_use_precompiled target headers)
   target_precompile_headers(${target} REUSE_FROM ${headers})
-  # Which the headers were compiled with, and programs without gtest have not.
+  # The headers were compiled with it; programs without gtest do not have it.
   target_compile_definitions(${target} PRIVATE GTEST_HAS_PTHREAD=1)
 endfunction()

@@ -90,17 +90,17 @@ class Engine::Running final : private Patience::Listener {
     const auto where = [&] {
       return engine_.context(to_text(op_.kind), sequence());
     };
+    std::exception_ptr error;
     {
       const MemoryUsers::Scope scope(engine_.memory_users_);
-      if (auto error = error_from(where, [&] { run_backend(); })) {
-        engine_.fail(error);
-        ended_ = error;
-      } else if (options_.finish) {
-        return error_from(where, options_.finish);
+      error = error_from(where, [&] { run_backend(); });
+      if (!error) {
+        return options_.finish ? error_from(where, options_.finish) : nullptr;
       }
+      engine_.fail(error);
     }
-    if (ended_) engine_.settle();
-    return ended_;
+    engine_.settle();
+    return error;
   }
 
   int64_t sequence() const {
@@ -134,7 +134,6 @@ class Engine::Running final : private Patience::Listener {
   const CallOptions& options_;
   const Action& action_;
   Patience patience_;
-  std::exception_ptr ended_;  // what ended the group
 };
 
 // One collective that waits for its turn.

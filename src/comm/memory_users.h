@@ -23,9 +23,8 @@ namespace lockstep::detail {
 //   ... the group has failed, so nobody new gets past check() ...
 //   users.wait_none(deadline);
 //
-// Threads: any. A thread inside a Scope, of any group, must not wait: others
-// may
-//          be waiting for it.
+// Threads: any. A thread inside a Scope, of any group, must not wait, because
+//          others may be waiting for it.
 class MemoryUsers {
  public:
   class Scope {

@@ -61,9 +61,8 @@ void Bulk::connect(const GroupPlace& place, const GlooDevices& devices,
       // The store names a key, and a time that is what was left of it.
       throw TimeoutError(fmt::format(
           "making the group took longer than {}: {} of {} meshes of "
-          "connections "
-          "were complete; is the timeout too short for this machine? (the "
-          "store says: {})",
+          "connections were complete; is the timeout too short for this "
+          "machine? (the store says: {})",
           to_text(place.timeout), i, devices.size(), error.what()));
     } catch (const Error&) {
       throw;
