@@ -2,9 +2,7 @@
 #include "backend/host.h"
 
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <fstream>
 
@@ -36,12 +34,6 @@ bool is_one_host(const std::shared_ptr<Store>& store, int rank, int size,
   }
   meet(*store, rank, size, deadline);
   return !store->check({"other hosts"});
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "?";
-  return name.data();
 }
 
 }  // namespace lockstep::detail

@@ -18,7 +18,4 @@ std::string host_identity();
 bool is_one_host(const std::shared_ptr<Store>& store, int rank, int size,
                  Deadline deadline);
 
-// The host's name, for messages.
-std::string host_name();
-
 }  // namespace lockstep::detail

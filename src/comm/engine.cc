@@ -1,201 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/engine.h"
 
-#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include "comm/op_maker.h"
+#include "comm/engine_tasks.h"
 #include "lockstep/base/caller_state.h"
 #include "lockstep/base/log.h"
 #include "lockstep/trace/trace.h"
 
 namespace lockstep::detail {
-namespace {
-
-// Catches what `action` throws; an Error gets the context first.
-template <class MakeContext, class Action>
-std::exception_ptr error_from(const MakeContext& context,
-                              const Action& action) {
-  try {
-    with_context(context, [&] { action(); });
-  } catch (...) {
-    return std::current_exception();
-  }
-  return nullptr;
-}
-
-// Calls made inside the lane go straight to the backend, with the time that
-// the whole has.
-class BackendCalls final : public LaneCalls {
- public:
-  BackendCalls(Backend& backend, OpMaker maker, uint64_t sequence,
-               Patience& patience)
-      : backend_(backend),
-        maker_(maker),
-        sequence_(sequence),
-        patience_(patience) {}
-  virtual ~BackendCalls() = default;
-  BackendCalls(const BackendCalls&) = delete;
-  BackendCalls& operator=(const BackendCalls&) = delete;
-
-  void all_reduce(Buffer data, ReduceOp op) override {
-    run(maker_.all_reduce(data, data, op));
-  }
-  void broadcast(Buffer data, int root) override {
-    run(maker_.broadcast(data, root));
-  }
-  void all_gather(Buffer in, Buffer out, const Counts& counts) override {
-    run(maker_.all_gather(in, out, counts));
-  }
-
- private:
-  void run(CollectiveOp op) {
-    op.signature.sequence = sequence_;
-    backend_.run(op, patience_);
-  }
-
-  Backend& backend_;
-  const OpMaker maker_;
-  const uint64_t sequence_;
-  Patience& patience_;
-};
-
-}  // namespace
-
-// One collective, as it runs in the lane.
-class Engine::Running final : private Patience::Listener {
- public:
-  Running(Engine& engine, const CollectiveOp& op, const CallOptions& options,
-          const Action& action, Patience::Begin begin)
-      : engine_(engine),
-        op_(op),
-        options_(options),
-        action_(action),
-        patience_(options.timeout.value_or(engine.options_.timeout),
-                  engine.options_.notice_after, this, begin) {}
-  virtual ~Running() = default;
-  Running(const Running&) = delete;
-  Running& operator=(const Running&) = delete;
-
-  // Returns the error; null when it succeeded.
-  std::exception_ptr run(uint64_t flow = 0) {
-    trace::Span span(to_text(op_.kind), "comm");
-    if (flow != 0) trace::flow_in(to_text(op_.kind), flow);
-    span.arg("sequence", sequence());
-    span.arg("bytes",
-             static_cast<int64_t>(std::max(op_.in.bytes(), op_.out.bytes())));
-    const auto where = [&] {
-      return engine_.context(to_text(op_.kind), sequence());
-    };
-    std::exception_ptr error;
-    {
-      const MemoryUsers::Scope scope(engine_.memory_users_);
-      error = error_from(where, [&] { run_backend(); });
-      if (!error) {
-        return options_.finish ? error_from(where, options_.finish) : nullptr;
-      }
-      engine_.fail(error);
-    }
-    engine_.settle();
-    return error;
-  }
-
-  int64_t sequence() const {
-    return static_cast<int64_t>(op_.signature.sequence);
-  }
-  Deadline::Duration duration() const { return patience_.waited(); }
-
- private:
-  void run_backend() {
-    engine_.check_healthy();
-    engine_.backend_->check();  // before it reads what the program may free
-    if (action_) {
-      action_(op_, patience_);
-    } else {
-      engine_.backend_->run(op_, patience_);
-    }
-  }
-
-  void on_late(const std::vector<int>& missing,
-               const Patience& patience) override {
-    log_warn(fmt::format(
-        "rank {}: {} on group '{}' has been waiting {} for rank{} {}; it "
-        "gives up in {}",
-        engine_.place_.rank, describe(op_.signature), engine_.options_.name,
-        to_text(patience.waited()), missing.size() == 1 ? "" : "s",
-        fmt::join(missing, ", "), to_text(patience.deadline().remaining())));
-  }
-
-  Engine& engine_;
-  const CollectiveOp& op_;
-  const CallOptions& options_;
-  const Action& action_;
-  Patience patience_;
-};
-
-// One collective that waits for its turn.
-class Engine::OpTask : public Lane::Task {
- public:
-  OpTask(Engine& engine, CollectiveOp op, CallOptions options, Action action)
-      : work(std::make_shared<Work>(
-            op.kind, static_cast<int64_t>(op.signature.sequence))),
-        engine_(engine),
-        op_(std::move(op)),
-        options_(std::move(options)),
-        action_(std::move(action)) {
-    if (!trace::is_enabled()) return;
-    flow_ = trace::new_flow();
-    trace::flow_out(to_text(op_.kind), flow_);
-  }
-
-  void run() noexcept override {
-    Running running(engine_, op_, options_, action_, Patience::Begin::kNow);
-    const std::exception_ptr error = running.run(flow_);
-    error ? work->fail(error, running.duration())
-          : work->complete(running.duration());
-  }
-
-  const std::shared_ptr<Work> work;
-
- private:
-  Engine& engine_;
-  const CollectiveOp op_;
-  const CallOptions options_;
-  const Action action_;
-  uint64_t flow_ = 0;
-};
-
-// A local step between two collectives.
-class Engine::StepTask : public Lane::Task {
- public:
-  StepTask(Engine& engine, std::function<void()> step)
-      : work(std::make_shared<Work>(OpKind::kLocalStep, -1)),
-        engine_(engine),
-        step_(with_caller_state(std::move(step))) {}
-
-  void run() noexcept override {
-    LOCKSTEP_TRACE_SCOPE("local step", "comm");
-    const Patience clock(Deadline::Duration::max());
-    const std::exception_ptr error =
-        error_from([&] { return engine_.context("local step"); },
-                   [&] {
-                     const MemoryUsers::Scope scope(engine_.memory_users_);
-                     engine_.check_healthy();
-                     step_();
-                   });
-    if (error && engine_.failed_) engine_.settle();
-    error ? work->fail(error, clock.waited()) : work->complete(clock.waited());
-  }
-
-  const std::shared_ptr<Work> work;
-
- private:
-  Engine& engine_;
-  const std::function<void()> step_;
-};
 
 Engine::Engine(BackendFactory factory, GroupPlace place, GroupOptions options)
     : factory_(std::move(factory)),
@@ -205,7 +20,7 @@ Engine::Engine(BackendFactory factory, GroupPlace place, GroupOptions options)
                             [&] { return factory_(place_); })),
       point_to_point_(place_, options_.notice_after, memory_users_,
                       [this] {
-                        if (failed_ || has_backend_failed()) settle();
+                        if (has_failed()) settle();
                       }),
       lane_(fmt::format("lane {}", options_.name), place_.rank) {}
 
@@ -290,9 +105,11 @@ std::shared_ptr<Work> Engine::run_here(const CollectiveOp& op,
                                 running.duration());
 }
 
-std::shared_ptr<Work> Engine::post(std::function<void()> step) {
+std::shared_ptr<Work> Engine::post(std::function<void()> step,
+                                   StepOptions options) {
   const LaunchTurn turn = take_turn("local step");
-  auto task = std::make_unique<StepTask>(*this, std::move(step));
+  auto task =
+      std::make_unique<StepTask>(*this, std::move(step), std::move(options));
   auto work = task->work;
   lane_.push(std::move(task));
   return work;
@@ -305,6 +122,13 @@ std::shared_ptr<Work> Engine::transfer(OpKind kind, Buffer buffer, int peer,
   check_usable(what);
   ErrorContext where = context(what);
   where.peer = peer;
+  with_context([&] { return where; },
+               [&] {
+                 LOCKSTEP_CHECK(!options.after.valid(), UsageError,
+                                "messages have no place in the lane's order, "
+                                "so CallOptions::after is not for them; send "
+                                "from a local step that has it");
+               });
   auto transfer = with_context([&] { return where; },
                                [&] {
                                  return kind == OpKind::kSend
@@ -325,10 +149,21 @@ int64_t Engine::begin_blocking(const char* what, Deadline deadline) {
   return sequence;
 }
 
+void Engine::check_launching_thread(const char* what) const {
+  if (!NoWaitScope::is_active()) return;
+  UsageError error(
+      "launching on a lane thread, where continuations and local steps run, "
+      "would make the order a matter of luck; launch it beforehand, and say in "
+      "`after` what it follows");
+  error.add_context(context(what));
+  throw error;
+}
+
 // Two threads that launch at the same time would give the operations another
 // order on each rank.
 Engine::LaunchTurn Engine::take_turn(const char* what) {
   check_usable(what);
+  check_launching_thread(what);
   LaunchTurn turn(launching_);
   if (!turn) {
     UsageError error(
@@ -359,14 +194,27 @@ void Engine::fail(const std::exception_ptr& cause) noexcept {
   // Whoever sees that the group has failed waits for the end of this, and with
   // it until the backend has let go of the memory of transfers.
   const MemoryUsers::Scope scope(memory_users_);
+  std::vector<ProcessGroup::FailureNotice> notices;
   {
     const std::lock_guard lock(failure_mutex_);
     if (failure_) return;
     failure_ = cause;
     failed_ = true;
+    notices.swap(failure_notices_);
   }
   backend_->interrupt(failure_of(cause, place_.rank));
   place_.bell->ring();
+  for (const auto& notice : notices) notice(cause);
+}
+
+void Engine::on_failure(ProcessGroup::FailureNotice notice) {
+  std::exception_ptr cause;
+  {
+    const std::lock_guard lock(failure_mutex_);
+    cause = failure_;
+    if (!cause) failure_notices_.push_back(std::move(notice));
+  }
+  if (cause) notice(cause);
 }
 
 std::exception_ptr Engine::failure() const {
@@ -380,6 +228,49 @@ void Engine::check_healthy() const {
                      failure());
 }
 
+void Engine::check_alive() const {
+  check_healthy();
+  backend_->check();
+}
+
+bool Engine::has_failed() const noexcept {
+  try {
+    check_alive();
+    return false;
+  } catch (...) {
+    return true;
+  }
+}
+
+void Engine::wait_for(const Future<void>& after,
+                      Deadline::Duration timeout) const {
+  if (!after.valid()) return;
+  if (!after.is_ready()) {
+    LOCKSTEP_TRACE_SCOPE("wait for another lane", "comm");
+    after.on_ready(
+        [bell = place_.bell](const auto& /*after*/) { bell->ring(); });
+    const Deadline deadline = Deadline::in(timeout);
+    Deadline notice = Deadline::in(options_.notice_after);
+    uint32_t heard = place_.bell->rings();
+    while (!after.is_ready()) {
+      check_alive();
+      LOCKSTEP_CHECK(!deadline.passed(), TimeoutError,
+                     "what it follows was not ready after {}; does the other "
+                     "lane wait for this one?",
+                     to_text(timeout));
+      if (notice.passed()) {
+        log_warn(fmt::format(
+            "rank {}: group '{}' has an operation that waits for another lane; "
+            "it gives up in {}",
+            place_.rank, options_.name, to_text(deadline.remaining())));
+        notice = Deadline::in(options_.notice_after);
+      }
+      heard = place_.bell->wait(heard, earlier(deadline, notice));
+    }
+  }
+  if (auto error = after.error()) std::rethrow_exception(error);
+}
+
 // The time is that of a local step which does not end, since the backend has
 // been interrupted: then the program hears of the failure all the same. A step
 // that calls its own group is not waited for.
@@ -390,15 +281,6 @@ void Engine::settle() noexcept {
       "rank {}: group '{}' has failed, but a local step or finish function "
       "still runs after {}; memory that it uses must not be freed",
       place_.rank, options_.name, to_text(options_.timeout)));
-}
-
-bool Engine::has_backend_failed() const noexcept {
-  try {
-    backend_->check();
-    return false;
-  } catch (...) {
-    return true;
-  }
 }
 
 void Engine::check_usable(const char* what) {

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "comm/lane.h"
 #include "comm/memory_users.h"
@@ -48,7 +49,7 @@ class Engine {
                                 std::function<void(LaneCalls&)> steps,
                                 CallOptions options);
 
-  std::shared_ptr<Work> post(std::function<void()> step);
+  std::shared_ptr<Work> post(std::function<void()> step, StepOptions options);
 
   std::shared_ptr<Work> transfer(OpKind kind, Buffer buffer, int peer,
                                  uint32_t tag, CallOptions options);
@@ -60,6 +61,7 @@ class Engine {
   void shutdown(Deadline deadline);
   void fail(const std::exception_ptr& cause) noexcept;
   std::exception_ptr failure() const;
+  void on_failure(ProcessGroup::FailureNotice notice);
 
   // Throws when the group is closed or has failed.
   void check_usable(const char* what);
@@ -104,13 +106,22 @@ class Engine {
                                  const CallOptions& options,
                                  const Action& action);
   LaunchTurn take_turn(const char* what);
+  void check_launching_thread(const char* what) const;
   void check_healthy() const;  // AbortedError once the group has failed
+
+  // Also asks the backend, which hears of other ranks' failures by itself. To
+  // be called before memory is touched that a program may free after that.
+  void check_alive() const;
+  bool has_failed() const noexcept;
+
+  // In the lane: waits until `after` is ready, if it is valid at all.
+  // Errors: its own; TimeoutError; what check_alive() throws meanwhile.
+  void wait_for(const Future<void>& after, Deadline::Duration timeout) const;
 
   // Waits until no operation touches its memory any more. For errors that end
   // the group, after fail() or after the backend has said that it failed. Does
   // nothing inside a MemoryUsers::Scope.
   void settle() noexcept;
-  bool has_backend_failed() const noexcept;
 
   const BackendFactory factory_;
   const GroupPlace place_;
@@ -124,6 +135,8 @@ class Engine {
 
   mutable std::mutex failure_mutex_;
   std::exception_ptr failure_ LOCKSTEP_GUARDED_BY(failure_mutex_);
+  std::vector<ProcessGroup::FailureNotice> failure_notices_
+      LOCKSTEP_GUARDED_BY(failure_mutex_);
   std::atomic<bool> failed_{false};  // failure_ is set
 
   MemoryUsers memory_users_;

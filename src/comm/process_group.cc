@@ -170,8 +170,9 @@ ProcessGroup::Handle ProcessGroup::recv_any(Buffer data, int64_t tag,
                          std::move(options));
 }
 
-ProcessGroup::Handle ProcessGroup::post(std::function<void()> step) {
-  return impl_->post(std::move(step));
+ProcessGroup::Handle ProcessGroup::post(std::function<void()> step,
+                                        StepOptions options) {
+  return impl_->post(std::move(step), std::move(options));
 }
 
 ProcessGroup::Handle ProcessGroup::compose(
@@ -191,6 +192,16 @@ void ProcessGroup::abort(const std::string& reason) {
   impl_->fail(std::make_exception_ptr(error));
 }
 
+void ProcessGroup::abort(const std::exception_ptr& cause) {
+  LOCKSTEP_CHECK(cause != nullptr, UsageError,
+                 "group '{}' was to be aborted without a cause", name());
+  impl_->fail(cause);
+}
+
 std::exception_ptr ProcessGroup::failure() const { return impl_->failure(); }
+
+void ProcessGroup::on_failure(FailureNotice notice) {
+  impl_->on_failure(std::move(notice));
+}
 
 }  // namespace lockstep

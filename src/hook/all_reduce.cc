@@ -7,9 +7,10 @@
 #include "lockstep/hook/comm_hook.h"
 #include "lockstep/tensor/collectives.h"
 
-namespace lockstep {
-namespace detail {
+namespace lockstep::hooks {
+namespace {
 
+// Launches the reduction of the bucket's buffer, in place.
 Future<at::Tensor> reduce_buffer(ProcessGroup& group, const GradBucket& bucket,
                                  ReduceOp op) {
   return lockstep::all_reduce(group, bucket.buffer(), op)
@@ -17,18 +18,39 @@ Future<at::Tensor> reduce_buffer(ProcessGroup& group, const GradBucket& bucket,
       .then([buffer = bucket.buffer()] { return buffer; });
 }
 
-}  // namespace detail
+}  // namespace
 
-namespace hooks {
-
-CommHook all_reduce(std::shared_ptr<ProcessGroup> group) {
-  LOCKSTEP_CHECK(group != nullptr, UsageError,
-                 "the hook's group is null; a rank outside a group has no "
-                 "gradients to average");
-  return [group = std::move(group)](const GradBucket& bucket) {
-    return detail::reduce_buffer(*group, bucket, ReduceOp::kAverage);
+CommHook all_reduce() {
+  return [](const GradBucket& bucket, const HookContext& context) {
+    ProcessGroup& group = *context.group();
+    const int ranks = context.divisor();
+    if (bucket.is_skipped()) {
+      return make_future([buffer = bucket.buffer()] { return buffer; });
+    }
+    if (ranks == group.size()) {
+      return reduce_buffer(group, bucket, ReduceOp::kAverage);
+    }
+    if (!bucket.buffer().is_sparse()) {
+      return reduce_buffer(group, bucket, ReduceOp::premul_sum(1.0 / ranks));
+    }
+    return reduce_buffer(group, bucket, ReduceOp::kSum)
+        .then([ranks](const at::Tensor& sum) {
+          sum._values().div_(ranks);
+          return sum;
+        });
   };
 }
 
-}  // namespace hooks
-}  // namespace lockstep
+std::function<Future<at::Tensor>(const GradBucket&)> all_reduce(
+    std::shared_ptr<ProcessGroup> group) {
+  LOCKSTEP_CHECK(group != nullptr, UsageError,
+                 "the hook's group is null; a rank outside a group has no "
+                 "gradients to average");
+  const int size = group->size();
+  const HookContext context(std::move(group), size, 0, nullptr);
+  return [context, average = all_reduce()](const GradBucket& bucket) {
+    return average(bucket, context);
+  };
+}
+
+}  // namespace lockstep::hooks

@@ -4,7 +4,7 @@
 namespace lockstep::hooks {
 
 CommHook noop() {
-  return [](const GradBucket& bucket) {
+  return [](const GradBucket& bucket, const HookContext& /*context*/) {
     return make_future([buffer = bucket.buffer()] { return buffer; });
   };
 }

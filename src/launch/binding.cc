@@ -13,7 +13,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep {
+namespace lockstep::detail {
 namespace {
 
 struct DestroyTopology {
@@ -166,4 +166,4 @@ std::string to_text(const std::vector<int>& cpus) {
   return text;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::detail

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::detail {
 
 enum class BindPolicy {
   kCore,  // each rank has cores of its own
@@ -48,4 +48,4 @@ BindingPlan plan_binding(const Machine& machine, int ranks, BindPolicy policy,
 // "0-3,8": the way the system's tools write a set of cpus.
 std::string to_text(const std::vector<int>& cpus);
 
-}  // namespace lockstep
+}  // namespace lockstep::detail

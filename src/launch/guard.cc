@@ -15,7 +15,7 @@
 #include "lockstep/base/deadline.h"
 #include "lockstep/base/error.h"
 
-namespace lockstep {
+namespace lockstep::detail {
 namespace {
 
 bool is_marked(const std::string& process, const std::string& launcher_id) {
@@ -105,4 +105,4 @@ int kill_marked(const std::string& launcher_id) {
   return killed;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::detail

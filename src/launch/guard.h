@@ -7,7 +7,7 @@
 
 #include "lockstep/base/fd.h"
 
-namespace lockstep {
+namespace lockstep::detail {
 
 // Cleans up when the launcher itself is killed.
 //
@@ -34,4 +34,4 @@ class Guard {
 // Returns how many there were.
 int kill_marked(const std::string& launcher_id);
 
-}  // namespace lockstep
+}  // namespace lockstep::detail

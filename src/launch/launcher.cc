@@ -29,6 +29,7 @@
 #include "lockstep/store/tcp_store_server.h"
 
 namespace lockstep {
+namespace detail {
 
 using namespace std::chrono_literals;
 
@@ -237,11 +238,12 @@ class Launcher {
 };
 
 }  // namespace
+}  // namespace detail
 
 int run(const RunOptions& options) {
-  hold_standard_streams();
+  detail::hold_standard_streams();
   std::signal(SIGCHLD, SIG_DFL);  // or the system reaps ranks for us
-  return Launcher(options).run();
+  return detail::Launcher(options).run();
 }
 
 }  // namespace lockstep

@@ -8,12 +8,12 @@
 
 #include <fmt/format.h>
 
-#include "launch/host_name.h"
 #include "launch/round.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/host_name.h"
 #include "lockstep/base/log.h"
 
-namespace lockstep {
+namespace lockstep::detail {
 
 using namespace std::chrono_literals;
 
@@ -86,7 +86,7 @@ Nodes::Layout Nodes::join(const Host& host, Deadline deadline) {
   LOCKSTEP_CHECK(missing.empty(), TimeoutError,
                  "after {} the launcher{} with node rank {} of {} had not "
                  "joined; is it running, with the same --rendezvous?",
-                 to_text(allowed), missing.size() > 1 ? "s" : "",
+                 lockstep::to_text(allowed), missing.size() > 1 ? "s" : "",
                  list_of(missing), nodes_);
   Layout layout;
   for (int node = 0; node < nodes_; ++node) {
@@ -102,7 +102,7 @@ Nodes::Layout Nodes::join(const Host& host, Deadline deadline) {
 void Nodes::begin_round(int round, const std::string& run_id,
                         Deadline deadline) {
   if (node_rank_ == 0) {
-    lockstep::begin_round(*store_, run_id);
+    detail::begin_round(*store_, run_id);
     store_->set(key(round, "begun"), "");
   }
   if (is_alone()) return;
@@ -138,7 +138,7 @@ void Nodes::watch(int round) {
         say_failed(round, {1,
                            fmt::format("the launcher of node {} has not been "
                                        "heard of for {}; is its host up?\n",
-                                       node, to_text(kSilence)),
+                                       node, lockstep::to_text(kSilence)),
                            true});
       }
       answers_until = Deadline::in(kSilence);
@@ -228,4 +228,4 @@ void Nodes::leave() {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::detail

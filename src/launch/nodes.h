@@ -11,7 +11,7 @@
 #include "lockstep/base/thread.h"
 #include "lockstep/store/store.h"
 
-namespace lockstep {
+namespace lockstep::detail {
 
 // The launchers of one job, one per host, as seen from one of them. They talk
 // through the store that node 0 serves: who takes part, whether a round has
@@ -92,4 +92,4 @@ class Nodes {
   Thread watcher_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::detail

@@ -15,7 +15,7 @@
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 
-namespace lockstep {
+namespace lockstep::detail {
 
 using namespace std::chrono_literals;
 
@@ -234,4 +234,4 @@ void RankOutput::print(Source& source, const std::vector<std::string>& lines) {
   source.to.write(shown);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::detail

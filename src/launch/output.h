@@ -13,7 +13,7 @@
 #include "lockstep/base/thread.h"
 #include "lockstep/base/turn.h"
 
-namespace lockstep {
+namespace lockstep::detail {
 
 // Cuts a stream into lines; a line longer than `most_bytes` is handed out in
 // pieces, so memory stays bounded. As on a terminal, what comes after a
@@ -130,4 +130,4 @@ class RankOutput {
   Thread thread_;  // last: it uses all of the above
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::detail

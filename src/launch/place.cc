@@ -11,7 +11,7 @@
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 
-namespace lockstep {
+namespace lockstep::detail {
 namespace {
 
 // Names of one variable, the first that is set counts.
@@ -219,4 +219,4 @@ std::string first_host(const std::string& list) {
   return list.substr(0, end) + list.substr(end + 1, stop - end - 1) + suffix;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::detail

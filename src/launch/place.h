@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::detail {
 
 // Which launcher's variables were found.
 enum class Starter { kNobody, kLockstep, kTorchrun, kOpenMpi, kMpich, kSlurm };
@@ -35,4 +35,4 @@ Place read_place();
 // "node[03-05,9],gpu1" -> "node03".
 std::string first_host(const std::string& slurm_node_list);
 
-}  // namespace lockstep
+}  // namespace lockstep::detail

@@ -10,7 +10,7 @@
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 
-namespace lockstep {
+namespace lockstep::detail {
 
 using namespace std::chrono_literals;
 
@@ -109,4 +109,4 @@ std::shared_ptr<Store> open_rank0_store(const Place& place,
   return open_store("tcp://" + to_text(addresses.front()), options);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::detail

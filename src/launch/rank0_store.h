@@ -6,7 +6,7 @@
 #include "launch/place.h"
 #include "lockstep/launch/store_url.h"
 
-namespace lockstep {
+namespace lockstep::detail {
 
 // The store of a job whose launcher gives none: rank 0 serves it, the others
 // connect. At LOCKSTEP_PORT, else at the master port + 1.
@@ -20,4 +20,4 @@ namespace lockstep {
 std::shared_ptr<Store> open_rank0_store(const Place& place,
                                         const StoreUrlOptions& options);
 
-}  // namespace lockstep
+}  // namespace lockstep::detail

@@ -6,12 +6,12 @@
 namespace lockstep {
 
 std::vector<std::vector<int>> rank_cpus(int ranks, const std::string& bind) {
-  const Machine machine = find_machine();
+  const auto machine = detail::find_machine();
   if (ranks == 0) ranks = static_cast<int>(machine.cores.size());
-  const BindingPlan plan =
-      plan_binding(machine, ranks, bind_policy_of(bind), std::nullopt);
+  const auto plan = detail::plan_binding(
+      machine, ranks, detail::bind_policy_of(bind), std::nullopt);
   std::vector<std::vector<int>> cpus;
-  for (const Binding& rank : plan.ranks) cpus.push_back(rank.cpus);
+  for (const auto& rank : plan.ranks) cpus.push_back(rank.cpus);
   return cpus;
 }
 

@@ -16,7 +16,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep {
+namespace lockstep::detail {
 namespace {
 
 struct Pipe {
@@ -163,4 +163,4 @@ std::optional<Ending> RankProcess::reap() {
   return ending_;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::detail

@@ -9,7 +9,7 @@
 
 #include "lockstep/base/fd.h"
 
-namespace lockstep {
+namespace lockstep::detail {
 
 // How a process ended.
 struct Ending {
@@ -67,4 +67,4 @@ class RankProcess {
   std::optional<Ending> ending_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::detail

@@ -5,7 +5,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep {
+namespace lockstep::detail {
 
 void begin_round(Store& store, const std::string& run_id) {
   store.set("round", run_id);
@@ -20,4 +20,4 @@ void check_round(Store& store, const std::string& run_id) {
                  run_id, current);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::detail

@@ -5,7 +5,7 @@
 
 #include "lockstep/store/store.h"
 
-namespace lockstep {
+namespace lockstep::detail {
 
 // A job that is restarted has rounds, each with a run id of its own. The
 // launcher writes the current one into the store; a process of an earlier
@@ -15,4 +15,4 @@ void begin_round(Store& store, const std::string& run_id);
 // Errors: MismatchError when `run_id` is not the current one.
 void check_round(Store& store, const std::string& run_id);
 
-}  // namespace lockstep
+}  // namespace lockstep::detail

@@ -12,7 +12,7 @@
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 
-namespace lockstep {
+namespace lockstep::detail {
 namespace {
 
 bool is_file(const std::string& path) {
@@ -198,4 +198,4 @@ std::string describe(const RankPlan& rank, const RunOptions& options,
   return text;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::detail

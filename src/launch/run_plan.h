@@ -9,7 +9,7 @@
 #include "lockstep/launch/launcher.h"
 #include "lockstep/net/address.h"
 
-namespace lockstep {
+namespace lockstep::detail {
 
 // What follows from the options and the machine alone, checked.
 struct RunPlan {
@@ -45,4 +45,4 @@ std::vector<RankPlan> rank_plans(const RunOptions& options, const RunPlan& plan,
 std::string describe(const RankPlan& rank, const RunOptions& options,
                      const RunPlan& plan, const JobFacts& job);
 
-}  // namespace lockstep
+}  // namespace lockstep::detail

@@ -9,7 +9,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep {
+namespace lockstep::detail {
 
 Signals::Signals() {
   sigset_t wanted;
@@ -36,4 +36,4 @@ std::optional<int> Signals::next() {
   return static_cast<int>(info.ssi_signo);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::detail

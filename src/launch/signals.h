@@ -6,7 +6,7 @@
 
 #include "lockstep/base/fd.h"
 
-namespace lockstep {
+namespace lockstep::detail {
 
 // Turns SIGINT, SIGTERM and SIGHUP into something one can poll for, while it
 // lives; those that are ignored stay so. Construct it before any thread is
@@ -27,4 +27,4 @@ class Signals {
   Fd fd_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::detail

@@ -14,10 +14,10 @@
 
 #include <fmt/format.h>
 
-#include "launch/host_name.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/host_name.h"
 
-namespace lockstep {
+namespace lockstep::detail {
 
 using namespace std::chrono_literals;
 
@@ -283,7 +283,7 @@ std::string to_text(const FailedRank& failure) {
       "rank {} failed: {}{}, {} after the start (host {}, pid {})\n",
       failure.rank, to_text(failure.ending),
       failure.out_of_memory ? ", perhaps out of memory" : "",
-      to_text(failure.after), failure.host, failure.pid);
+      lockstep::to_text(failure.after), failure.host, failure.pid);
   if (failure.last_lines.empty()) {
     text += "  it had printed nothing\n";
   } else {
@@ -305,4 +305,4 @@ RoundEnd run_round(const std::vector<RankPlan>& plans,
   return Supervisor(plans, grace, signals, stop, out, err, on_failure).run();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::detail

@@ -13,7 +13,7 @@
 #include "launch/signals.h"
 #include "lockstep/base/deadline.h"
 
-namespace lockstep {
+namespace lockstep::detail {
 
 // What one rank is started with.
 struct RankPlan {
@@ -61,4 +61,4 @@ RoundEnd run_round(const std::vector<RankPlan>& plans,
                    Stream& out, Stream& err,
                    const std::function<void(const FailedRank&)>& on_failure);
 
-}  // namespace lockstep
+}  // namespace lockstep::detail

@@ -23,6 +23,9 @@
 namespace lockstep {
 namespace {
 
+using detail::Place;
+using detail::Starter;
+
 // A directory for files that live as long as a job, for this user alone.
 std::string run_time_directory() {
   const auto usable = [](const std::string& path) {
@@ -84,13 +87,13 @@ std::shared_ptr<Store> find_store(const Place& place,
           "LOCKSTEP_STORE, or start the program with `lockstep run`",
           place.rank, place.size));
     case Starter::kTorchrun:
-      return open_rank0_store(place, options);
+      return detail::open_rank0_store(place, options);
     case Starter::kOpenMpi:
     case Starter::kMpich:
     case Starter::kSlurm:
       break;
   }
-  if (!place.is_one_host()) return open_rank0_store(place, options);
+  if (!place.is_one_host()) return detail::open_rank0_store(place, options);
   return open_store(
       "file://" + run_time_directory() + "/" + file_name_of(place.job_id),
       options);
@@ -100,7 +103,7 @@ std::shared_ptr<Store> find_store(const Place& place,
 
 World find_world(const WorldOptions& options) {
   LOCKSTEP_TRACE_SCOPE("find_world", "launch");
-  Place place = read_place();
+  Place place = detail::read_place();
   if (options.size && !options.rank && place.starter == Starter::kNobody) {
     throw UsageError("a world size was given, but no rank");
   }
@@ -120,7 +123,7 @@ World find_world(const WorldOptions& options) {
   world.started_by = to_text(place.starter);
   world.store = find_store(place, options);
   if (place.starter == Starter::kLockstep && !place.job_id.empty()) {
-    check_round(*world.store, place.job_id);
+    detail::check_round(*world.store, place.job_id);
   }
   if (!place.job_id.empty()) {
     world.store = std::make_shared<PrefixStore>(

@@ -3,7 +3,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::codec {
+namespace lockstep::detail::codec {
 namespace {
 
 void put(ConstBytes bytes, ByteWriter& writer) { writer.counted(bytes); }
@@ -103,4 +103,4 @@ std::optional<Answer> decode_answer(ByteReader& reader) {
   return answer;
 }
 
-}  // namespace lockstep::codec
+}  // namespace lockstep::detail::codec

@@ -10,7 +10,7 @@
 
 // How requests and replies look as bytes, on the wire and in a file. The
 // formats are written down in docs/stores.md.
-namespace lockstep::codec {
+namespace lockstep::detail::codec {
 
 // How a request ended, on the wire.
 enum class Status : uint8_t {
@@ -39,4 +39,4 @@ std::optional<StoreRequest> decode_request(ByteReader& reader);
 void encode(const Answer& answer, ByteWriter& writer);
 std::optional<Answer> decode_answer(ByteReader& reader);
 
-}  // namespace lockstep::codec
+}  // namespace lockstep::detail::codec

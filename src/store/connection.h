@@ -11,7 +11,7 @@
 #include "store/codec.h"
 #include "store/handshake.h"
 
-namespace lockstep {
+namespace lockstep::detail {
 
 // The id of a request that is a cancellation: the request it names follows.
 inline constexpr uint64_t kCancelId = 0;
@@ -56,4 +56,4 @@ struct Connection {
   bool doomed = false;    // to be closed when nobody uses it any more
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::detail

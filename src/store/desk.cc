@@ -7,7 +7,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep {
+namespace lockstep::detail {
 namespace {
 
 // Whether it can make something appear that others wait for.
@@ -68,4 +68,4 @@ void Desk::take_back(uint64_t client, uint64_t id, std::vector<Ready>& ready) {
   ready.push_back(std::move(one));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::detail

@@ -8,7 +8,7 @@
 #include "store/dictionary.h"
 #include "store/waiting_room.h"
 
-namespace lockstep {
+namespace lockstep::detail {
 
 // The mind of a store server: who asked what, and who can be answered now. It
 // knows no connections; a client is a number.
@@ -47,4 +47,4 @@ class Desk {
   WaitingRoom waiting_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::detail

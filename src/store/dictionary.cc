@@ -9,7 +9,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep {
+namespace lockstep::detail {
 namespace {
 
 Dictionary::Outcome number(int64_t value, bool changed = false) {
@@ -188,4 +188,4 @@ int64_t Dictionary::count(const std::string& prefix) const {
   });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::detail

@@ -9,7 +9,7 @@
 
 #include "lockstep/store/request.h"
 
-namespace lockstep {
+namespace lockstep::detail {
 
 // The contents of a store, and what each request means to them: the one place
 // where that is written. It never waits; HashStore, FileStore and the TCP
@@ -51,4 +51,4 @@ class Dictionary {
   std::unordered_map<std::string, std::deque<ByteVector>> queues_;  // not empty
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::detail

@@ -17,7 +17,7 @@
 #include "lockstep/base/error.h"
 #include "store/codec.h"
 
-namespace lockstep {
+namespace lockstep::detail {
 
 using namespace std::chrono_literals;
 
@@ -284,4 +284,4 @@ void FileLog::write_at(uint64_t offset, ConstBytes bytes) const {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::detail

@@ -10,7 +10,7 @@
 #include "lockstep/base/deadline.h"
 #include "lockstep/base/fd.h"
 
-namespace lockstep {
+namespace lockstep::detail {
 
 // The file under a FileStore: a header, then records; and the locks that keep
 // its users apart. The format is written down in docs/stores.md.
@@ -88,4 +88,4 @@ class FileLog {
   uint64_t offset_;  // what lies before has been read
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::detail

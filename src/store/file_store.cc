@@ -23,6 +23,10 @@ using namespace std::chrono_literals;
 
 namespace {
 
+namespace codec = detail::codec;
+using detail::Dictionary;
+using detail::FileLog;
+
 // What others write is looked for this often; there is no notice over NFS.
 constexpr auto kPollInterval = 10ms;
 

@@ -12,7 +12,7 @@
 
 #include <fmt/format.h>
 
-namespace lockstep::handshake {
+namespace lockstep::detail::handshake {
 namespace {
 
 constexpr std::string_view kMagic = "lockstep";
@@ -135,4 +135,4 @@ void Client::check(ConstBytes verdict) const {
                  "it may be an impostor");
 }
 
-}  // namespace lockstep::handshake
+}  // namespace lockstep::detail::handshake

@@ -20,7 +20,7 @@
 // one side's proof from serving as the other's. All three have a fixed size,
 // so nobody parses a length from a stranger. Without a secret (loopback only)
 // the same exchange runs with an empty key.
-namespace lockstep::handshake {
+namespace lockstep::detail::handshake {
 
 inline constexpr size_t kNonceBytes = 32;
 inline constexpr size_t kProofBytes = 32;
@@ -83,4 +83,4 @@ class Client {
   Nonce server_nonce_{};
 };
 
-}  // namespace lockstep::handshake
+}  // namespace lockstep::detail::handshake

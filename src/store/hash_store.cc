@@ -12,7 +12,7 @@ namespace lockstep {
 struct HashStore::Impl {
   std::mutex mutex;
   std::condition_variable changed;
-  Dictionary dictionary LOCKSTEP_GUARDED_BY(mutex);
+  detail::Dictionary dictionary LOCKSTEP_GUARDED_BY(mutex);
 };
 
 HashStore::HashStore() : impl_(std::make_unique<Impl>()) {}

@@ -11,7 +11,7 @@
 #include "lockstep/trace/trace.h"
 #include "store/handshake.h"
 
-namespace lockstep {
+namespace lockstep::detail {
 
 using namespace std::chrono_literals;
 
@@ -74,4 +74,4 @@ Socket connect_to_store(const Address& address, const std::string& secret,
       to_text(address), to_text(allowed), tries, reason));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::detail

@@ -7,7 +7,7 @@
 #include "lockstep/net/address.h"
 #include "lockstep/net/socket.h"
 
-namespace lockstep {
+namespace lockstep::detail {
 
 // A connection to the store server at `address` on which both sides have
 // proved the secret. Tries again, with pauses that grow and vary, while the
@@ -18,4 +18,4 @@ namespace lockstep {
 Socket connect_to_store(const Address& address, const std::string& secret,
                         Deadline deadline);
 
-}  // namespace lockstep
+}  // namespace lockstep::detail

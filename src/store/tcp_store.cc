@@ -23,6 +23,8 @@ using namespace std::chrono_literals;
 
 namespace {
 
+namespace codec = detail::codec;
+
 // How long a call that timed out waits for the server to take it back, which
 // is when it learns which keys were missing.
 constexpr auto kCancelGrace = 500ms;
@@ -62,8 +64,8 @@ class TcpStore::Impl {
   Impl(Address address, const std::string& secret,
        const TcpStoreOptions& options)
       : address_(std::move(address)),
-        socket_(connect_to_store(address_, secret,
-                                 Deadline::in(options.connect_timeout))) {}
+        socket_(detail::connect_to_store(
+            address_, secret, Deadline::in(options.connect_timeout))) {}
 
   StoreReply execute(const StoreRequest& request, Deadline deadline) {
     const auto allowed = deadline.remaining();
@@ -73,7 +75,7 @@ class TcpStore::Impl {
     try {
       ByteVector message;
       message.reserve(kUsualMessageBytes);
-      append_message(id, request, message);
+      detail::append_message(id, request, message);
       send(message, deadline);
       answer = await(call, deadline);
       if (!answer) {
@@ -108,7 +110,7 @@ class TcpStore::Impl {
 
  private:
   static ByteVector cancellation(uint64_t id) {
-    return ByteWriter().u32(16).u64(kCancelId).u64(id).take();
+    return ByteWriter().u32(16).u64(detail::kCancelId).u64(id).take();
   }
 
   uint64_t enroll(Call& call) {
@@ -258,13 +260,13 @@ class TcpStore::Impl {
 
   const Address address_;
   Socket socket_;
-  Turn sending_;                       // one message at a time on the wire
-  FrameReader in_{kMostMessageBytes};  // used by whoever is the reader
+  Turn sending_;  // one message at a time on the wire
+  FrameReader in_{detail::kMostMessageBytes};  // used by whoever is the reader
 
   mutable std::mutex mutex_;
   bool reading_ LOCKSTEP_GUARDED_BY(mutex_) = false;
   std::string broken_ LOCKSTEP_GUARDED_BY(mutex_);
-  uint64_t next_id_ LOCKSTEP_GUARDED_BY(mutex_) = kCancelId + 1;
+  uint64_t next_id_ LOCKSTEP_GUARDED_BY(mutex_) = detail::kCancelId + 1;
   std::map<uint64_t, Call*> calls_ LOCKSTEP_GUARDED_BY(mutex_);
 };
 

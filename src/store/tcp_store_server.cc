@@ -23,6 +23,11 @@ using namespace std::chrono_literals;
 
 namespace {
 
+namespace codec = detail::codec;
+namespace handshake = detail::handshake;
+using detail::Connection;
+using detail::Desk;
+
 constexpr uint64_t kListenerToken = 0;
 // A client that does not read its answers is not read from either.
 constexpr size_t kMostUnsentBytes = 1 << 20;
@@ -319,7 +324,7 @@ class TcpStoreServer::Impl {
     ByteReader reader(message);
     const uint64_t id = reader.u64();
     ready_.clear();
-    if (id == kCancelId) {
+    if (id == detail::kCancelId) {
       const uint64_t cancelled = reader.u64();
       LOCKSTEP_CHECK(reader.finished(), PeerError, "a malformed cancellation");
       desk_.take_back(connection.token, cancelled, ready_);
@@ -330,7 +335,7 @@ class TcpStoreServer::Impl {
     }
     for (const auto& one : ready_) {
       Connection& asker = *connections_.at(one.client);
-      append_message(one.id, one.answer, asker.out.tail());
+      detail::append_message(one.id, one.answer, asker.out.tail());
       send_later(asker);
     }
   }

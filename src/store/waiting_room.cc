@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/waiting_room.h"
 
-namespace lockstep {
+namespace lockstep::detail {
 
 void WaitingRoom::add(const std::string& place, Waiter waiter) {
   const Name name{waiter.client, waiter.id};
@@ -47,4 +47,4 @@ void WaitingRoom::leave(const Seat& seat) {
   if (found->second.empty()) places_.erase(found);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::detail

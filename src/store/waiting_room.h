@@ -11,7 +11,7 @@
 
 #include "lockstep/store/request.h"
 
-namespace lockstep {
+namespace lockstep::detail {
 
 // The requests a server cannot answer yet, each under the one thing it waits
 // for first: the server tries it again when that appears, and if something
@@ -69,4 +69,4 @@ class WaitingRoom {
   std::unordered_map<std::string, std::map<uint64_t, Name>> places_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::detail

@@ -11,7 +11,7 @@
 
 #include "lockstep/base/thread.h"
 #include "lockstep/trace/trace.h"
-#include "trace/ring.h"
+#include "trace/event_ring.h"
 
 namespace lockstep::trace {
 namespace detail {
@@ -39,7 +39,7 @@ struct Track {
     name = text;
     id = static_cast<int>(::syscall(SYS_gettid));
   }
-  Ring ring;
+  lockstep::detail::EventRing ring;
   const uint64_t epoch;  // clear() begins a new one; older tracks are dropped
   std::string name;
   int id = 0;

@@ -201,17 +201,26 @@ TEST_P(BackendContract, WaitingOnALaneThreadIsAUsageError) {
   });
 }
 
-TEST_P(BackendContract, AContinuationLaunchesOnAnotherGroup) {
-  run_ranks(3, [](ProcessGroup& group) {
+TEST_P(BackendContract, LaunchingOnALaneThreadIsAUsageError) {
+  run_ranks(2, [](ProcessGroup& group) {
     auto other = group.duplicate("other");
     std::vector<int32_t> x = {1};
-    std::vector<int32_t> y = {0};
-    auto chained = group.all_reduce(buffer_of(x))->future().then([&] {
-      y[0] = x[0];
-      return other->all_reduce(buffer_of(y))->future();
+    std::promise<void> attached;
+    std::string in_step;
+    group.post([&] {
+      attached.get_future().wait();
+      in_step =
+          message_of<UsageError>([&] { other->all_reduce(buffer_of(x)); });
     });
-    chained.get(Deadline::in(10s));
-    EXPECT_EQ(y[0], 9);
+    auto last = group.barrier();
+    auto chained = last->future().then(
+        [&] { return other->all_reduce(buffer_of(x))->future(); });
+    attached.set_value();
+    EXPECT_THAT(message_of<UsageError>([&] { chained.get(Deadline::in(10s)); }),
+                HasSubstr("say in `after` what it follows"));
+    EXPECT_THAT(in_step, HasSubstr("lane thread"));
+    EXPECT_EQ(other->sequence_number(), 0);
+    other->barrier()->wait();
   });
 }
 

@@ -3,6 +3,8 @@
 // the memory of its operations: an exception may unwind past buffers that are
 // in flight. fault/unwinding_test.cc does the same with ranks that die.
 #include <array>
+#include <atomic>
+#include <future>
 #include <random>
 #include <thread>
 
@@ -65,18 +67,42 @@ TEST_P(BackendContract, AStepMayCallItsFailedGroup) {
   run_ranks(2, [](ProcessGroup& world) {
     const Quickly quickly;
     auto group = short_group(world);
-    if (world.rank() == 0) group->abort("enough");
-    world.barrier()->wait();
     std::vector<float> x(1);
-    // Rank 1 has not heard of it yet: it does in the step.
-    EXPECT_THROW(
-        {
-          std::shared_ptr<Work> sent;
-          group->post([&] { sent = group->send(buffer_of(x), group->rank()); })
-              ->wait();
-          sent->wait();
-        },
-        AbortedError);
+    auto step = group->post([&] {
+      group->abort("enough");
+      group->send(buffer_of(x), group->rank());
+    });
+    EXPECT_THROW(step->wait(), AbortedError);
+    world.barrier()->wait();
+  });
+}
+
+// A step that has not begun when the program hears of the failure must not
+// begin: the program may have freed what it uses. The group has failed on rank
+// 0, and on rank 1 nobody but the backend knows.
+TEST_P(BackendContract, NoStepBeginsOnceTheProgramKnowsOfTheFailure) {
+  run_ranks(2, [](ProcessGroup& world) {
+    const Quickly quickly;
+    auto group = short_group(world);
+    std::vector<float> x(1);
+    auto received = group->recv(buffer_of(x), 1 - group->rank());
+    std::promise<void> all_posted;
+    group->post([&] { all_posted.get_future().wait(); });
+    std::atomic<int> begun{0};
+    std::vector<std::shared_ptr<Work>> steps;
+    for (int i = 0; i < 200; ++i) {
+      steps.push_back(group->post([&begun] { ++begun; }));
+    }
+    world.barrier()->wait();
+    if (world.rank() == 0) group->abort("enough");
+    all_posted.set_value();
+    EXPECT_THROW(received->wait(), AbortedError);
+    const int before = begun;
+    for (const auto& step : steps) {
+      if (step->is_success()) continue;
+      EXPECT_THROW(step->wait(), AbortedError);
+    }
+    EXPECT_EQ(begun, before);
     world.barrier()->wait();
   });
 }

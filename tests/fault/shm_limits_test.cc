@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "support/rank_job.h"
+#include "support/sanitizers.h"
 #include "support/support.h"
 
 namespace lockstep {
@@ -41,14 +42,10 @@ TEST(ShmLimits, MoreMemoryThanThereIsIsAnErrorWithBothNumbers) {
   EXPECT_TRUE(ended_by_itself(job));
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
-
 TEST(ShmLimits, TooLittleAddressSpaceIsAnErrorThatSaysSo) {
-  if (kSanitized) GTEST_SKIP() << "sanitizers need all address space there is";
+  constexpr bool sanitized =
+      testing::kAddressSanitizer || testing::kThreadSanitizer;
+  if (sanitized) GTEST_SKIP() << "sanitizers need all address space there is";
   RankJob job(3, "narrow", uint64_t{64} << 20);
   for (int rank = 0; rank < job.size(); ++rank) {
     const Ending ending = job.ending(rank);

@@ -17,6 +17,7 @@
 #include "store/codec.h"
 #include "store/handshake.h"
 #include "support/child.h"
+#include "support/sanitizers.h"
 #include "support/support.h"
 
 namespace lockstep {
@@ -27,11 +28,7 @@ using testing::Child;
 using ::testing::HasSubstr;
 
 // The address sanitizer keeps what is freed for a while.
-#ifdef __SANITIZE_ADDRESS__
-constexpr long kMostGrowthKib = 400 << 10;
-#else
-constexpr long kMostGrowthKib = 32 << 10;
-#endif
+constexpr long kMostGrowthKib = (testing::kAddressSanitizer ? 400 : 32) * 1024L;
 
 const std::string kSecret = "the job's secret";
 
@@ -74,11 +71,11 @@ Socket stranger(uint16_t port) {
 Socket authenticated(uint16_t port) {
   const auto deadline = Deadline::in(20s);
   Socket socket = stranger(port);
-  ByteVector greeting(handshake::kGreetingBytes);
+  ByteVector greeting(detail::handshake::kGreetingBytes);
   socket.recv_exactly(greeting, deadline);
-  handshake::Client client(kSecret);
+  detail::handshake::Client client(kSecret);
   socket.send_all(client.hello(greeting), deadline);
-  ByteVector verdict(handshake::kVerdictBytes);
+  ByteVector verdict(detail::handshake::kVerdictBytes);
   socket.recv_exactly(verdict, deadline);
   client.check(verdict);
   return socket;
@@ -211,7 +208,7 @@ TEST(StoreServerFault, MessagesSplitAnywhereParse) {
   StoreRequest request{StoreOp::kAdd, {"n"}, {}, 1};
   ByteWriter writer;
   writer.u32(0).u64(7);
-  codec::encode(request, writer);
+  detail::codec::encode(request, writer);
   writer.patch_u32(0, static_cast<uint32_t>(writer.size() - 4));
   const ByteVector message = writer.take();
   for (size_t cut = 1; cut < message.size(); ++cut) {
@@ -237,7 +234,7 @@ TEST(StoreServerFault, AClientThatDoesNotReadIsNotReadFrom) {
   Socket rude = authenticated(server.port());
   ByteWriter writer;
   writer.u32(0).u64(1);
-  codec::encode(StoreRequest{StoreOp::kGet, {"big"}, {}, 0}, writer);
+  detail::codec::encode(StoreRequest{StoreOp::kGet, {"big"}, {}, 0}, writer);
   writer.patch_u32(0, static_cast<uint32_t>(writer.size() - 4));
   for (int i = 0; i < 5000; ++i) {
     if (!rude.send_some(writer.bytes())) break;
@@ -258,7 +255,7 @@ TEST(StoreServerFault, ManyLargeAnswersReadSlowlyAllCome) {
   for (uint64_t id = 1; id <= kRequests; ++id) {
     ByteWriter body;
     body.u64(id);
-    codec::encode(StoreRequest{StoreOp::kGet, {"big"}, {}, 0}, body);
+    detail::codec::encode(StoreRequest{StoreOp::kGet, {"big"}, {}, 0}, body);
     writer.counted(body.bytes());
   }
   slow.send_all(writer.bytes(), Deadline::in(20s));

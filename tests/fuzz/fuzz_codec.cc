@@ -63,8 +63,8 @@ Frames frames_read_in_pieces(ConstBytes stream, size_t cut) {
   return result;
 }
 
-bool same(const std::optional<Dictionary::Outcome>& a,
-          const std::optional<Dictionary::Outcome>& b) {
+bool same(const std::optional<detail::Dictionary::Outcome>& a,
+          const std::optional<detail::Dictionary::Outcome>& b) {
   if (!a || !b) return !a && !b;
   return a->changed == b->changed && a->reply.number == b->reply.number &&
          a->reply.values == b->reply.values;
@@ -77,7 +77,7 @@ class Twins {
     const int64_t keys_before = number_of_keys();
     const auto missing = one_.missing(request);
     bool refused = false;
-    std::optional<Dictionary::Outcome> outcome;
+    std::optional<detail::Dictionary::Outcome> outcome;
     try {
       outcome = one_.apply(request);
     } catch (const UsageError&) {
@@ -105,34 +105,34 @@ class Twins {
     return one_.apply(count)->reply.number;
   }
 
-  Dictionary one_;
-  Dictionary other_;
+  detail::Dictionary one_;
+  detail::Dictionary other_;
 };
 
 template <class Value>
 bool encodes_to(const Value& value, ConstBytes bytes) {
   ByteWriter writer;
-  codec::encode(value, writer);
+  detail::codec::encode(value, writer);
   return ConstBytes(writer.bytes()) == bytes;
 }
 
 void parse(ConstBytes frame, Twins& twins) {
   ByteReader as_request(frame);
-  if (const auto request = codec::decode_request(as_request)) {
+  if (const auto request = detail::codec::decode_request(as_request)) {
     require(encodes_to(*request, frame), "a request is encoded one way");
     twins.apply(*request);
   }
   ByteReader as_answer(frame);
-  if (const auto answer = codec::decode_answer(as_answer)) {
+  if (const auto answer = detail::codec::decode_answer(as_answer)) {
     require(encodes_to(*answer, frame), "an answer is encoded one way");
   }
 }
 
 void parse_own_encoding(const StoreRequest& request, Twins& twins) {
   ByteWriter writer;
-  codec::encode(request, writer);
+  detail::codec::encode(request, writer);
   ByteReader reader(writer.bytes());
-  require(codec::decode_request(reader).has_value(),
+  require(detail::codec::decode_request(reader).has_value(),
           "a request within the limits can be decoded");
   parse(writer.bytes(), twins);
 }

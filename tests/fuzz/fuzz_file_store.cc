@@ -86,7 +86,7 @@ class Model {
     ByteReader reader(payload);
     const uint8_t kind = reader.u8();
     if (kind == 2 || kind == 3) return;  // a handle came or left
-    const auto request = codec::decode_request(reader);
+    const auto request = detail::codec::decode_request(reader);
     sane_ = sane_ && kind == 1 && request && is_change(request->op);
     try {
       if (sane_) contents_.call(*request, Deadline::in(0ms));
@@ -115,7 +115,9 @@ ByteVector make_file(Input& input, const std::string& run_id, Model& model) {
       payload.raw(input.counted());
     } else {
       payload.u8(kind < 4 ? kind : 1);
-      if (kind == 1 || kind > 3) codec::encode(input.request(), payload);
+      if (kind == 1 || kind > 3) {
+        detail::codec::encode(input.request(), payload);
+      }
     }
     put_record(payload.bytes(), file);
     model.replay(payload.bytes());

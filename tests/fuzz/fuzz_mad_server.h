@@ -25,16 +25,16 @@ enum class Mode {
 inline void ignore(ConstBytes) {}
 
 inline void shake_hands(Socket& socket) {
-  const handshake::Server server(kSecret);
+  const detail::handshake::Server server(kSecret);
   socket.send_all(server.greeting(), soon());
-  ByteVector hello(handshake::kHelloBytes);
+  ByteVector hello(detail::handshake::kHelloBytes);
   socket.recv_exactly(hello, soon());
   socket.send_all(server.judge(hello).reply, soon());
 }
 
-inline codec::Answer make_answer(Input& input) {
-  codec::Answer answer;
-  answer.status = static_cast<codec::Status>(input.u8() % 3);
+inline detail::codec::Answer make_answer(Input& input) {
+  detail::codec::Answer answer;
+  answer.status = static_cast<detail::codec::Status>(input.u8() % 3);
   answer.reply.number = input.number();
   const size_t count = input.u8() % 4;
   for (size_t i = 0; i < count; ++i) {
@@ -67,8 +67,8 @@ inline void follow_script(Socket& socket, Input script) {
         break;
       }
       default:
-        append_message(script.u8() % (kMostCalls + 2), make_answer(script),
-                       message);
+        detail::append_message(script.u8() % (kMostCalls + 2),
+                               make_answer(script), message);
     }
     if (!send_cut(socket, message, step & 0x80 ? 3 : 0, ignore)) return;
   }

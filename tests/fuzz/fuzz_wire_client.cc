@@ -34,7 +34,8 @@ const std::string& secret() {
 class Peer {
  public:
   explicit Peer(uint16_t port)
-      : socket_(connect_to_store({"127.0.0.1", port}, secret(), soon())) {
+      : socket_(
+            detail::connect_to_store({"127.0.0.1", port}, secret(), soon())) {
     reset_on_close(socket_);
   }
 
@@ -52,7 +53,7 @@ class Peer {
     StoreRequest check;
     check.op = StoreOp::kCheck;
     ByteVector message;
-    append_message(kFenceId, check, message);
+    detail::append_message(kFenceId, check, message);
     fence_answered_ = false;
     send(message);
     const auto deadline = soon();
@@ -76,7 +77,7 @@ class Peer {
         while (const auto message = in_.next()) {
           ByteReader reader(*message);
           const uint64_t id = reader.u64();
-          const auto answer = codec::decode_answer(reader);
+          const auto answer = detail::codec::decode_answer(reader);
           require(answer.has_value(), "answers are well-formed");
           if (id == kFenceId) fence_answered_ = true;
         }
@@ -85,7 +86,7 @@ class Peer {
   }
 
   Socket socket_;
-  FrameReader in_{kMostMessageBytes};
+  FrameReader in_{detail::kMostMessageBytes};
   bool open_ = true;
   bool fence_answered_ = false;
 };
@@ -137,7 +138,7 @@ void follow_script(Input input, Peers& peers) {
         break;
       case 1:
         peers.at(who).send(
-            framed(kCancelId, ByteWriter().u64(input.u8()).bytes()));
+            framed(detail::kCancelId, ByteWriter().u64(input.u8()).bytes()));
         break;
       case 2:
         peers.leave(who);
@@ -146,11 +147,11 @@ void follow_script(Input input, Peers& peers) {
         peers.fence();
         break;
       case 4:
-        append_message(input.u8(), set_large(input), message);
+        detail::append_message(input.u8(), set_large(input), message);
         peers.at(who).send(message);
         break;
       default:
-        append_message(input.u8(), input.request(), message);
+        detail::append_message(input.u8(), input.request(), message);
         peers.at(who).send(message, step & 0x40 ? 5 : 0);
     }
   }

@@ -37,10 +37,11 @@ class World {
     };
     const bool open = send_cut(socket, input.rest(), cut, hear);
     if (open && ending == Ending::kHalfClose) finish(socket, hear);
-    require(heard.size() <= handshake::kGreetingBytes ||
-                heard[handshake::kGreetingBytes] !=
-                    static_cast<std::byte>(handshake::Verdict::kAccepted),
-            "nobody gets in without the secret");
+    require(
+        heard.size() <= detail::handshake::kGreetingBytes ||
+            heard[detail::handshake::kGreetingBytes] !=
+                static_cast<std::byte>(detail::handshake::Verdict::kAccepted),
+        "nobody gets in without the secret");
     if (ending == Ending::kStay) linger(std::move(socket));
     if (++inputs_ % kCheckEvery == 0) check_client();
   }

@@ -16,6 +16,7 @@
 
 #include "lockstep/base/deadline.h"
 #include "support/child.h"
+#include "support/sanitizers.h"
 #include "support/support.h"
 
 namespace lockstep {
@@ -74,11 +75,7 @@ class Job {
 };
 
 // The address sanitizer keeps what is freed for a while.
-#ifdef __SANITIZE_ADDRESS__
-constexpr long kMostMemoryMib = 1000;
-#else
-constexpr long kMostMemoryMib = 300;
-#endif
+constexpr long kMostMemoryMib = testing::kAddressSanitizer ? 1000 : 300;
 
 const std::string kWorker = LOCKSTEP_LAUNCH_WORKER;
 

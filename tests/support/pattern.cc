@@ -113,13 +113,15 @@ void put(const Buffer& buffer, size_t index, int64_t value) {
 double number_at(const Buffer& buffer, size_t index) {
   switch (buffer.dtype) {
     case DType::kFloat32:
-      return double{get_as<float>(buffer, index)};
+      return static_cast<double>(get_as<float>(buffer, index));
     case DType::kFloat64:
       return get_as<double>(buffer, index);
     case DType::kFloat16:
-      return double{detail::float_of_float16(get_as<uint16_t>(buffer, index))};
+      return static_cast<double>(
+          detail::float_of_float16(get_as<uint16_t>(buffer, index)));
     case DType::kBFloat16:
-      return double{detail::float_of_bfloat16(get_as<uint16_t>(buffer, index))};
+      return static_cast<double>(
+          detail::float_of_bfloat16(get_as<uint16_t>(buffer, index)));
     case DType::kInt8:
       return get_as<int8_t>(buffer, index);
     case DType::kUInt8:

@@ -9,14 +9,10 @@
 #include <random>
 #include <vector>
 
+#include "support/sanitizers.h"
+
 namespace lockstep::testing {
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool kAddressSanitizer = true;
-#else
-constexpr bool kAddressSanitizer = false;
-#endif
 
 // Integers that nobody may touch after their end. The address sanitizer sees to
 // that for ordinary memory. Elsewhere, what an exception has unwound past stays

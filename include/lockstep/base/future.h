@@ -127,6 +127,16 @@ class Future {
     return next;
   }
 
+  // The same without the value: for CallOptions::after, or when_all() of
+  // different types.
+  Future<void> done() const {
+    if constexpr (std::is_void_v<T>) {
+      return *this;
+    } else {
+      return then([](const T& /*value*/) {});
+    }
+  }
+
   // Calls `f(future)` once the result is there, value or error.
   template <class F>
   void on_ready(F f) const {

@@ -39,6 +39,22 @@ struct CallOptions {
   // arrived and before it completes. If it throws, this rank's Work fails, and
   // nothing else does.
   std::function<void()> finish;
+  // Something of another lane that this follows. The operation takes its place
+  // in the order now, and runs when its turn has come and `after` is ready. If
+  // `after` fails, so does the operation, and with it the group. Not for send
+  // and recv, which have no place in the order.
+  Future<void> after;
+};
+
+// What a local step may choose.
+struct StepOptions {
+  // As in CallOptions; if it fails, the step fails and is not run.
+  Future<void> after;
+  // Should the step fail, the group fails: nothing behind it may send data that
+  // the step was to prepare.
+  bool fatal = false;
+  // How long it may wait for `after` once its turn has come; else the group's.
+  std::optional<Deadline::Duration> timeout;
 };
 
 // Collectives from inside the lane: for an operation that is made of several,
@@ -82,8 +98,8 @@ struct GroupOptions {
 //
 // Threads:   one thread at a time launches on a group (UsageError when two are
 //            seen to); abort() from any thread. Continuations run on the
-//            lane's thread: short, never waiting, launching on another group
-//            only.
+//            lane's thread: short, never waiting, launching nothing. What must
+//            follow something is launched beforehand, with `after`.
 // Ownership: shared. The destructor completes what was launched, within its
 //            timeouts, unless the group has failed; pending receives are
 //            withdrawn.
@@ -173,7 +189,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
 
   // Runs a local step on the lane's thread, between the collectives before and
   // after it. It takes no sequence number and must not wait for a Work.
-  Handle post(std::function<void()> step);
+  Handle post(std::function<void()> step, StepOptions options = {});
 
   // The same for a step that is itself a collective, of the given kind: every
   // rank composes the same calls. All of them together have the timeout.
@@ -205,9 +221,17 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
 
   // Fails everything pending, now, here and on the other ranks.
   void abort(const std::string& reason);
+  // The same because of an error that happened elsewhere, on another group say:
+  // all ranks get an error of its kind.
+  void abort(const std::exception_ptr& cause);
 
   // The failure that ended this group, or null while it is healthy.
   std::exception_ptr failure() const;
+
+  // Calls `notice` when this group fails here, on the thread that finds out,
+  // or now if it has. The notice must neither wait nor throw.
+  using FailureNotice = std::function<void(const std::exception_ptr& cause)>;
+  void on_failure(FailureNotice notice);
 
  private:
   class Impl;

@@ -15,15 +15,10 @@
 #include "lockstep/ddp/ddp_options.h"
 #include "lockstep/ddp/ddp_stats.h"
 #include "lockstep/ddp/reducer.h"
+#include "lockstep/ddp/wrapped_model.h"
 #include "lockstep/hook/comm_hook.h"
 
-namespace torch::nn {
-class Module;
-}  // namespace torch::nn
-
 namespace lockstep {
-
-using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
 // Synchronises buffers in the place of the built-in way, on `group`, which is
 // the wrapper's own. All ranks get the same buffers in the same order. The end
@@ -32,10 +27,12 @@ using BufferHook = std::function<std::vector<Future<void>>(
     ProcessGroup& group, const NamedTensors& buffers)>;
 enum class BufferHookTime { kBeforeForward, kAfterForward };
 
-// What DistributedDataParallel<M> is for every M: all but forward itself.
+// What DistributedDataParallel<M> is for every M: all but forward itself. For a
+// model of another kind, derive from it and call begin_forward() and
+// end_forward() around its forward.
 //
 // Threads:   as for a training loop: one thread at a time.
-// Ownership: shares the module and the group with their owners.
+// Ownership: shares the model and the group with their owners.
 // Errors:    the constructor throws UsageError for a module that cannot be
 //            trained in parallel (no parameter requires a gradient, one is not
 //            on the CPU or has no storage, a name that does not exist), and
@@ -43,12 +40,10 @@ enum class BufferHookTime { kBeforeForward, kAfterForward };
 //            not go on. A step: see Reducer.
 class DataParallelCore {
  public:
-  class Impl;  // ours
-
   // A collective that blocks, unless options.init_sync is off.
-  DataParallelCore(std::shared_ptr<torch::nn::Module> module,
+  DataParallelCore(std::shared_ptr<WrappedModel> model,
                    std::shared_ptr<ProcessGroup> group, DdpOptions options);
-  ~DataParallelCore();
+  virtual ~DataParallelCore();
   DataParallelCore(const DataParallelCore&) = delete;
   DataParallelCore& operator=(const DataParallelCore&) = delete;
 
@@ -58,7 +53,7 @@ class DataParallelCore {
   // rank alone; the next step outside of it reduces the sum. Nests.
   class [[nodiscard]] NoSync {
    public:
-    explicit NoSync(Impl& impl);
+    explicit NoSync(DataParallelCore& core);
 
    private:
     std::vector<std::unique_ptr<Reducer::NoSync>> guards_;
@@ -100,6 +95,9 @@ class DataParallelCore {
   // ---- What there is.
 
   Reducer& reducer();  // of all but delayed parameters
+  // For those who may outlive this: an optimizer, a hook.
+  class Handle;
+  Handle handle() const;
   const BucketPlan& bucket_plan();
   DdpStats stats() const;
   const DdpOptions& options() const;
@@ -112,7 +110,43 @@ class DataParallelCore {
   void end_forward(const std::vector<at::Tensor*>& outputs, bool synced);
 
  private:
-  const std::unique_ptr<Impl> impl_;
+  struct State;
+
+  // Making it, and making it again.
+  std::string try_to_take_apart();
+  void agree(ProcessGroup& group, const std::string& problem);
+  void send_values();
+  void make_reducers();
+  void end_delayed();
+  using Cores = std::vector<std::shared_ptr<detail::ReducerCore>>;
+  Cores cores();  // that of delayed parameters, if there are any, and ours
+
+  // A step.
+  void run_buffer_hook(BufferHookTime when);
+  void prepare(const std::vector<at::Tensor*>& outputs);
+  void watch_eval(const std::vector<at::Tensor*>& outputs);
+
+  const std::unique_ptr<State> state_;
+  const std::shared_ptr<DataParallelCore*> self_;
+};
+
+// A weak handle of a wrapper.
+class DataParallelCore::Handle {
+ public:
+  explicit Handle(std::weak_ptr<DataParallelCore*> core)
+      : core_(std::move(core)) {}
+
+  // Null when the wrapper is gone.
+  DataParallelCore* get() const {
+    const auto core = core_.lock();
+    return core ? *core : nullptr;
+  }
+  // Errors: UsageError "the wrapped model no longer exists".
+  DataParallelCore& operator*() const;
+  DataParallelCore* operator->() const { return &**this; }
+
+ private:
+  std::weak_ptr<DataParallelCore*> core_;
 };
 
 }  // namespace lockstep

@@ -29,7 +29,8 @@ namespace lockstep {
 //
 // M is what a program holds a module by: a TORCH_MODULE such as
 // torch::nn::Linear, or a std::shared_ptr of its implementation. The module
-// stays what it is, with the same names and checkpoints: `ddp->` is it.
+// stays what it is, with the same names and checkpoints: `ddp->` is it. For a
+// torch::jit::Module see script_module.h.
 //
 // Every rank calls forward and backward equally often. In eval mode and without
 // gradients forward is that of the module alone, on any rank, whatever the
@@ -41,7 +42,7 @@ class DistributedDataParallel : public DataParallelCore {
  public:
   DistributedDataParallel(M module, std::shared_ptr<ProcessGroup> group,
                           DdpOptions options = {})
-      : DataParallelCore(as_module(module), std::move(group),
+      : DataParallelCore(wrapped(as_module(module)), std::move(group),
                          std::move(options)),
         module_(std::move(module)) {}
 

@@ -18,6 +18,7 @@
 #include "lockstep/ddp/step_times.h"
 #include "lockstep/hook/comm_hook.h"
 #include "lockstep/hook/grad_bucket.h"
+#include "lockstep/hook/hook_context.h"
 #include "lockstep/plan/bucket_plan.h"
 
 namespace lockstep {
@@ -25,6 +26,7 @@ namespace lockstep {
 namespace detail {
 class ReducerCore;
 }  // namespace detail
+class DataParallelCore;
 
 // A Reducer averages gradients over all ranks while backward still runs.
 //
@@ -75,12 +77,14 @@ class Reducer {
 
   // ---- A step.
 
-  // Counts the iteration and, once, rebuilds the buckets in the order in which
-  // gradients came: a collective then.
+  // Counts the iteration and, when buckets are to be rebuilt in the order in
+  // which gradients came, asks rank 0 for that order: a collective, which
+  // forward hides.
   void prepare_for_forward();
 
   // From now until the end of the next backward, gradients are reduced. May be
-  // called for several forwards before one backward. Errors: the error anchored
+  // called for several forwards before one backward. Buckets that are to be
+  // rebuilt are new from here on. Errors: the error anchored
   // "Expected to have finished reduction" when the last backward never ended.
   void prepare_for_backward(const Tensors& outputs);
 
@@ -120,17 +124,11 @@ class Reducer {
 
   // ---- How gradients are reduced.
 
-  // Once, between steps; and once more after a reset, for a hook that launches
-  // on group() needs the new one. `name` is for errors.
+  // Once, between steps; and once more after a reset. `name` is for errors.
   void register_comm_hook(CommHook hook, const std::string& name = "hook");
-  // The coming end of backward waits for these too.
+  // The coming end of backward waits for these too, or that of the backward
+  // that runs, if it has not ended.
   void install_futures(const std::vector<Future<void>>& futures);
-  // Called in every reduced backward when its first bucket has been launched:
-  // the place for a small collective on group() that is to hide behind the
-  // others. Empty: no more.
-  void on_first_launch(std::function<void()> notice);
-  // The same when it has ended and every bucket was launched, before it waits.
-  void on_backward_end(std::function<void()> notice);
   // The hook's continuation has updated the parameters: results are not copied
   // to gradients any more.
   void set_optimizer_in_backward(bool on = true);
@@ -140,7 +138,7 @@ class Reducer {
   // have gradients on any rank. Only these rows are sent, as a dense block.
   void set_sparse_metadata(const std::map<std::string, at::Tensor>& rows);
   // For one backward: sums are divided by this instead of the number of ranks.
-  // A hook of your own asks divisor() for it.
+  // A hook finds it in its context.
   void set_divisor(int ranks);
   int divisor() const;
 
@@ -151,12 +149,38 @@ class Reducer {
   bool has_rebuilt_buckets() const;
   // A collective if it should; true if there are new buckets.
   bool rebuild_buckets();
-  // Called with the plan to come before buckets change.
-  void on_plan_change(std::function<void(const BucketPlan&)> notice);
+  // Other buckets from now on, between steps; they are not rebuilt any more. A
+  // collective that blocks: all ranks give the same.
+  void set_bucket_plan(BucketPlan plan);
+  // The same by tensor: tensors that are not reduced here (frozen, ignored) and
+  // second mentions of tied ones are left out, a bucket of several types
+  // becomes one of each, and what no bucket has comes last.
+  void set_bucket_plan(const std::vector<Tensors>& buckets);
   // Each bucket as a hook sees it, filled with zeros or with what is there.
   std::vector<GradBucket> grad_buckets(bool zeros = true);
 
+  // ---- Notices. Any number of each, called in the order in which they were
+  // added, between steps; until remove_autograd_hooks().
+
+  // In every reduced backward when its first bucket has been launched: the
+  // place for a small collective on group() that is to hide behind the others.
+  void on_first_launch(std::function<void()> notice);
+  // The same when backward has ended and every bucket was launched, before it
+  // waits for them.
+  void on_backward_end(std::function<void()> notice);
+  // Before buckets change, with the plan in force and the plan to come.
+  using PlanNotice =
+      std::function<void(const BucketPlan& before, const BucketPlan& after)>;
+  void on_plan_change(PlanNotice notice);
+  void on_plan_change(std::function<void(const BucketPlan& after)> notice);
+  // After update_process_group() or reset_state(), with the new group().
+  using GroupNotice = std::function<void(const std::shared_ptr<ProcessGroup>&)>;
+  void on_group_change(GroupNotice notice);
+
   // ---- For a rank that takes part without data of its own.
+
+  // What the hook would get with its next bucket.
+  HookContext hook_context();
 
   Future<at::Tensor> run_comm_hook(const GradBucket& bucket);
   Future<at::Tensor> run_all_reduce_hook(const GradBucket& bucket);
@@ -170,6 +194,10 @@ class Reducer {
 
   // What hooks should launch on: this Reducer's own lane.
   const std::shared_ptr<ProcessGroup>& group() const;
+  // Another lane among the same ranks, by name, that fails and is reset with
+  // this Reducer: nobody waits on one of them because another has failed. The
+  // first call with a name opens it: a collective that blocks.
+  std::shared_ptr<ProcessGroup> lane(const std::string& name);
   // Collectives that block: new buckets among the ranks of another group, or
   // of the same after a failure. A half-finished backward is forgotten.
   void update_process_group(std::shared_ptr<ProcessGroup> group);
@@ -177,7 +205,10 @@ class Reducer {
   // From now on nothing is reduced; the destructor does it too.
   void remove_autograd_hooks();
 
-  // ---- What happened.
+  // ---- What there is, and what happened.
+
+  const Tensors& parameters() const;
+  const std::vector<std::string>& names() const;  // one for each
 
   int64_t iterations() const;
   int64_t backwards() const;  // in which gradients were reduced
@@ -195,6 +226,7 @@ class Reducer {
   std::exception_ptr error() const;
 
  private:
+  friend class DataParallelCore;
   const std::shared_ptr<detail::ReducerCore> core_;
 };
 

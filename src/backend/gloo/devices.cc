@@ -15,10 +15,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "backend/host.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/fd.h"
+#include "lockstep/base/host_name.h"
 #include "lockstep/base/log.h"
 #include "lockstep/net/address.h"
 

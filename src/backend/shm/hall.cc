@@ -12,6 +12,7 @@
 #include "backend/host.h"
 #include "backend/refusal.h"
 #include "lockstep/base/bytes.h"
+#include "lockstep/base/host_name.h"
 #include "lockstep/store/prefix_store.h"
 #include "lockstep/store/rendezvous.h"
 

@@ -13,13 +13,13 @@ class ReducerKill : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Backends, ReducerKill,
                          ::testing::Values("shm", "gloo"));
 
-TEST_P(ReducerKill, InTheMiddleOfBackwardTheOthersGetTheErrorOutOfBackward) {
+void kill_in_backward(const std::string& backend, const std::string& how) {
   for (const int victim : {0, 2}) {
     testing::RankJobPlan plan;
     plan.size = 3;
-    plan.how = "kill";
+    plan.how = how;
     plan.argument = std::to_string(victim);
-    plan.backend = GetParam();
+    plan.backend = backend;
     plan.place = [](int, std::vector<std::string> command) {
       command[0] = LOCKSTEP_REDUCER_WORKER;
       return command;
@@ -36,6 +36,15 @@ TEST_P(ReducerKill, InTheMiddleOfBackwardTheOthersGetTheErrorOutOfBackward) {
     }
     EXPECT_LT(Deadline::Clock::now() - begin, 10s);
   }
+}
+
+TEST_P(ReducerKill, InTheMiddleOfBackwardTheOthersGetTheErrorOutOfBackward) {
+  kill_in_backward(GetParam(), "kill");
+}
+
+// Of two lanes, whichever hears of it first: the error is the same.
+TEST_P(ReducerKill, WithAnOptimizerInBackwardTheyGetTheSameError) {
+  kill_in_backward(GetParam(), "interleaved");
 }
 
 }  // namespace

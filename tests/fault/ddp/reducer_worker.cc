@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank that trains, for tests that kill one in the middle of backward:
 //
-//   reducer_worker STORE RANK SIZE kill VICTIM BACKEND
+//   reducer_worker STORE RANK SIZE kill|interleaved VICTIM BACKEND
+//
+// `interleaved` steps inside of backward, on a second lane.
 //
 // In its fifth backward, when some buckets are on their way and others are not,
 // rank VICTIM kills itself. The others say "backward" when that is where their
@@ -18,6 +20,7 @@
 #include "lockstep/ddp/reducer.h"
 #include "lockstep/store/tcp_store.h"
 #include "support/ending.h"
+#include "support/interleaved_step.h"
 
 namespace {
 
@@ -51,6 +54,9 @@ int main(int argc, char** argv) {
   lockstep::ReducerOptions options;
   options.bucket_caps_bytes = {100'000};
   lockstep::Reducer reducer(parameters, group, options);
+  if (std::string(argv[4]) == "interleaved") {
+    reducer.register_comm_hook(lockstep::testing::InterleavedStep(1e-6));
+  }
   say("ready");
   for (int step = 1;; ++step) {
     reducer.prepare_for_forward();

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "lockstep/base/caller_state.h"
 #include "support/support.h"
 
 namespace lockstep {
@@ -223,6 +224,29 @@ TEST(Promise, AValueThatCannotBeMadeIsAnError) {
   EXPECT_THROW(promise.set_value(1), std::runtime_error);
   ASSERT_TRUE(future.is_ready());
   EXPECT_EQ(describe(future.error()), "no value today");
+}
+
+TEST(Future, AThreadThatMayNotWaitTakesAResultWhoseContinuationsStillRun) {
+  Promise<int> promise;
+  const Future<int> future = promise.future();
+  future.on_ready([](const Future<int>& ready) {
+    std::thread([&] {
+      const NoWaitScope no_wait;
+      EXPECT_EQ(ready.get(Deadline::in(std::chrono::seconds(0))), 7);
+    }).join();
+  });
+  promise.set_value(7);
+}
+
+TEST(Future, DoneIsTheSameWithoutTheValue) {
+  Promise<int> promise;
+  const Future<void> done = promise.future().done();
+  EXPECT_FALSE(done.is_ready());
+  promise.set_value(7);
+  EXPECT_TRUE(done.has_value());
+  const auto failed = make_failed_future<int>(
+      std::make_exception_ptr(std::runtime_error("no luck")));
+  EXPECT_THROW(failed.done().get(Deadline::in({})), std::runtime_error);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ddp/ready_counter.h"
+#include "ddp/reducer/ready_counter.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -305,17 +305,17 @@ TEST(ReducerErrors, AFailedRebuildIsTheFailureOfAllRanks) {
     reducer.prepare_for_backward({loss});
     loss.backward();
     ASSERT_TRUE(reducer.should_rebuild_buckets());
+    reducer.prepare_for_forward();
+    const at::Tensor next = forward();
+    const auto prepare = [&] { reducer.prepare_for_backward({next}); };
     if (group->rank() == 1) {
       reducer.on_plan_change(
           [](const BucketPlan&) { throw UsageError("no plan for me"); });
-      EXPECT_THAT(
-          message_of<UsageError>([&] { reducer.prepare_for_forward(); }),
-          HasSubstr("no plan for me"));
+      EXPECT_THAT(message_of<UsageError>(prepare), HasSubstr("no plan for me"));
       EXPECT_NE(reducer.error(), nullptr);
     } else {
-      EXPECT_THAT(
-          message_of<AbortedError>([&] { reducer.prepare_for_forward(); }),
-          HasSubstr("no plan for me"));
+      EXPECT_THAT(message_of<AbortedError>(prepare),
+                  HasSubstr("no plan for me"));
     }
     expect_fresh_start(parameters, group);
   });

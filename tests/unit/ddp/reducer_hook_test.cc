@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Communication hooks, from the Reducer's side.
+#include <atomic>
+#include <thread>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -258,6 +261,133 @@ TEST(Shadow, ARankWithoutDataTakesPartWithZeros) {
     clear_gradients(parameters);
     step(reducer, parameters, group->rank());
     for (const auto& one : parameters) EXPECT_TRUE(is_all(one.grad(), 1.5));
+  });
+}
+
+// ---- What a hook is given.
+
+TEST(HookContext, ComesWithLaneDivisorAndIteration) {
+  on_ranks(2, [](const SharedGroup& group) {
+    const Tensors parameters = some_parameters(2);
+    Reducer reducer(parameters, group);
+    std::vector<int64_t> iterations;
+    std::vector<int> divisors;
+    reducer.register_comm_hook(
+        [&](const GradBucket& bucket, const HookContext& context) {
+          EXPECT_EQ(context.group(), reducer.group());
+          EXPECT_EQ(context.lane("other"), reducer.lane("other"));
+          iterations.push_back(context.iteration());
+          divisors.push_back(context.divisor());
+          return hooks::all_reduce()(bucket, context);
+        });
+    step(reducer, parameters, group->rank());
+    reducer.set_divisor(1);
+    clear_gradients(parameters);
+    step(reducer, parameters, group->rank());
+    EXPECT_TRUE(is_all(parameters[0].grad(), 3));  // a sum
+    EXPECT_THAT(iterations, ElementsAre(0, 1));
+    EXPECT_THAT(divisors, ElementsAre(2, 1));
+  });
+}
+
+TEST(GradBucket, TellsWhereParametersAreInItsBuffer) {
+  on_ranks(1, [](const SharedGroup& group) {
+    const Tensors parameters = {parameter({2, 3}), parameter({4})};
+    Reducer reducer(parameters, group);
+    const GradBucket bucket = reducer.grad_buckets()[0];
+    ASSERT_EQ(bucket.members().size(), 2U);
+    EXPECT_EQ(bucket.members()[0].index, 1U);
+    EXPECT_EQ(bucket.members()[1].offset, 4);
+    EXPECT_EQ(bucket.members()[1].length, 6);
+    EXPECT_TRUE(bucket.is_used(0));
+    EXPECT_FALSE(bucket.is_skipped());
+    const at::Tensor elsewhere = at::arange(10, at::kFloat);
+    const auto views = bucket.gradients_of(elsewhere);
+    EXPECT_EQ(views[1].sizes(), at::IntArrayRef({2, 3}));
+    EXPECT_EQ(views[1][1][2].item<float>(), 9);
+    elsewhere.zero_();
+    EXPECT_TRUE(is_all(views[0], 0));
+    EXPECT_THAT(
+        message_of<UsageError>([&] { bucket.gradients_of(at::ones({3})); }),
+        HasSubstr("10 elements"));
+  });
+}
+
+// The second collective needs what the first has brought: a local step between
+// them in one lane.
+TEST(CommHook, QueuesCollectivesThatDependOnEachOther) {
+  on_ranks(3, [](const SharedGroup& group) {
+    const Tensors parameters = some_parameters(3);
+    ReducerOptions options;
+    options.bucket_caps_bytes = {16};
+    Reducer reducer(parameters, group, options);
+    reducer.register_comm_hook(
+        [](const GradBucket& bucket, const HookContext& context) {
+          const at::Tensor largest = bucket.buffer().max().reshape({1});
+          all_reduce(*context.group(), largest, ReduceOp::kMax);
+          StepOptions fatal;
+          fatal.fatal = true;
+          context.group()->post(
+              [largest, bucket] { bucket.buffer().div_(largest); }, fatal);
+          return hooks::all_reduce()(bucket, context);
+        });
+    for (int i = 0; i < 20; ++i) {
+      clear_gradients(parameters);
+      step(reducer, parameters, group->rank());
+      for (const at::Tensor& one : parameters) {
+        EXPECT_TRUE(at::allclose(one.grad(), at::full({4}, 2. / 3)));
+      }
+    }
+  });
+}
+
+TEST(Reducer, NoticesAreListsCalledInOrder) {
+  on_ranks(2, [](const SharedGroup& group) {
+    const Tensors parameters = some_parameters(2);
+    Reducer reducer(parameters, group);
+    std::vector<std::string> heard;
+    for (const char* who : {"a", "b"}) {
+      reducer.on_first_launch(
+          [&heard, who] { heard.push_back(std::string("launch ") + who); });
+      reducer.on_backward_end(
+          [&heard, who] { heard.push_back(std::string("end ") + who); });
+    }
+    reducer.on_group_change([&](const SharedGroup& lane) {
+      EXPECT_EQ(lane, reducer.group());
+      heard.emplace_back("group");
+    });
+    step(reducer, parameters, group->rank());
+    reducer.reset_state();
+    EXPECT_THAT(heard,
+                ElementsAre("launch a", "launch b", "end a", "end b", "group"));
+    EXPECT_THROW(reducer.on_backward_end({}), UsageError);
+    EXPECT_EQ(reducer.parameters().size(), 2U);
+    EXPECT_THAT(reducer.names(), ElementsAre("parameter 0", "parameter 1"));
+  });
+}
+
+// A future that another thread installs while the end of backward waits for the
+// one before is waited for too.
+TEST(Reducer, FuturesMayBeInstalledWhileBackwardEnds) {
+  on_ranks(1, [](const SharedGroup& group) {
+    const Tensors parameters = some_parameters(1);
+    Reducer reducer(parameters, group);
+    auto first = std::make_shared<Promise<void>>();
+    auto second = std::make_shared<Promise<void>>();
+    std::atomic<bool> is_done{false};
+    std::thread other;
+    reducer.on_backward_end([&] {
+      reducer.install_futures({first->future()});
+      other = std::thread([&] {
+        reducer.install_futures({second->future()});
+        first->set_value();
+        is_done = true;
+        second->set_value();
+      });
+    });
+    step(reducer, parameters, 0);
+    EXPECT_TRUE(is_done);
+    other.join();
   });
 }
 

@@ -337,10 +337,15 @@ TEST(WrapperCalls, BucketsThatNobodyUsesAreNotSent) {
       std::atomic<int> calls{0};
       Net net;
       DistributedDataParallel ddp(net, group, options);
-      ddp.register_comm_hook([&](const GradBucket& bucket) {
-        ++calls;
-        return hooks::all_reduce(ddp.reducer().group())(bucket);
-      });
+      // All buckets are shown, in order, and two of them as skipped.
+      size_t next = 0;
+      ddp.register_comm_hook(
+          [&](const GradBucket& bucket, const HookContext& context) {
+            EXPECT_EQ(bucket.index(), next);
+            next = bucket.is_last() ? 0 : next + 1;
+            if (!bucket.is_skipped()) ++calls;
+            return hooks::all_reduce()(bucket, context);
+          });
       for (int i = 0; i < 3; ++i) {
         calls = 0;
         net->zero_grad();

@@ -14,7 +14,7 @@
 #include "lockstep/launch/rank_cpus.h"
 #include "support/message_of.h"
 
-namespace lockstep {
+namespace lockstep::detail {
 namespace {
 
 using ::testing::Each;
@@ -226,4 +226,4 @@ TEST(RankCpus, AreThoseThatTheLauncherWouldGive) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::detail

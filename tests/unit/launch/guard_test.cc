@@ -14,7 +14,7 @@
 #include "support/support.h"
 #include "unit/launch/launch_support.h"
 
-namespace lockstep {
+namespace lockstep::detail {
 namespace {
 
 using namespace std::chrono_literals;
@@ -121,4 +121,4 @@ TEST_F(GuardTest, KeepsNothingOfTheLauncherOpen) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::detail

@@ -14,7 +14,7 @@
 #include "support/support.h"
 #include "unit/launch/launch_support.h"
 
-namespace lockstep {
+namespace lockstep::detail {
 namespace {
 
 using namespace std::chrono_literals;
@@ -302,4 +302,4 @@ TEST(Nodes, AnswerAtOnceForASingleHost) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::detail

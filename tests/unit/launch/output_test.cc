@@ -18,7 +18,7 @@
 #include "support/support.h"
 #include "unit/launch/launch_support.h"
 
-namespace lockstep {
+namespace lockstep::detail {
 namespace {
 
 using namespace std::chrono_literals;
@@ -469,4 +469,4 @@ TEST_F(RankOutputTest, KeepsReadingWhenTheLaunchersReaderHasGone) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::detail

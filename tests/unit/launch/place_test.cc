@@ -9,7 +9,7 @@
 #include "lockstep/base/error.h"
 #include "unit/launch/launch_support.h"
 
-namespace lockstep {
+namespace lockstep::detail {
 namespace {
 
 using ::testing::AllOf;
@@ -348,4 +348,4 @@ TEST(FirstHost, SurvivesWhatIsNoList) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::detail

@@ -14,7 +14,7 @@
 #include "support/support.h"
 #include "unit/launch/launch_support.h"
 
-namespace lockstep {
+namespace lockstep::detail {
 namespace {
 
 using namespace std::chrono_literals;
@@ -156,4 +156,4 @@ TEST_F(Rank0Store, MayBeAmongTheLastPorts) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::detail

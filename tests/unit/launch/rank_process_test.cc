@@ -17,7 +17,7 @@
 #include "support/support.h"
 #include "unit/launch/launch_support.h"
 
-namespace lockstep {
+namespace lockstep::detail {
 namespace {
 
 using namespace std::chrono_literals;
@@ -267,4 +267,4 @@ TEST(EndingText, NamesSignals) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::detail

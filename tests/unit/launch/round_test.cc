@@ -7,7 +7,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/store/hash_store.h"
 
-namespace lockstep {
+namespace lockstep::detail {
 namespace {
 
 using ::testing::AllOf;
@@ -41,4 +41,4 @@ TEST(Round, LetsAnybodyInWhereThereIsNoLauncher) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::detail

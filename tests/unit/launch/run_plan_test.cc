@@ -14,7 +14,7 @@
 #include "support/support.h"
 #include "unit/launch/launch_support.h"
 
-namespace lockstep {
+namespace lockstep::detail {
 namespace {
 
 using ::testing::AllOf;
@@ -365,4 +365,4 @@ TEST_F(RunPlanTest, DescribesARankThatIsNotBound) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::detail

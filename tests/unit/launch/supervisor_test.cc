@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lockstep {
+namespace lockstep::detail {
 namespace {
 
 using namespace std::chrono_literals;
@@ -50,4 +50,4 @@ TEST(FailureReport, SaysWhenMemoryMayHaveRunOut) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::detail

@@ -209,9 +209,9 @@ TEST_F(WorldTest, TurnsAwayAProcessOfAnEarlierRound) {
        {"LOCKSTEP_RUN_ID", "job.0"},
        {"WORLD_SIZE", "2"},
        {"RANK", "1"}});
-  begin_round(launcher, "job.0");
+  detail::begin_round(launcher, "job.0");
   EXPECT_NO_THROW(find_world(quick()));
-  begin_round(launcher, "job.1");
+  detail::begin_round(launcher, "job.1");
   EXPECT_THAT(complaint<MismatchError>(),
               AllOf(HasSubstr("job.0"), HasSubstr("job.1")));
   set({{"LOCKSTEP_RUN_ID", "job.1"}});

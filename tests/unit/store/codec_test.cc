@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lockstep {
+namespace lockstep::detail {
 namespace {
 
 StoreRequest sample() {
@@ -107,4 +107,4 @@ TEST(Codec, TheLargestRequestFitsItsBound) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::detail

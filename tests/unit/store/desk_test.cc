@@ -6,7 +6,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep {
+namespace lockstep::detail {
 namespace {
 
 using ::testing::ElementsAre;
@@ -106,4 +106,4 @@ TEST_F(DeskTest, ARefusalIsAnAnswer) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::detail

@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace lockstep {
+namespace lockstep::detail {
 namespace {
 
 using ::testing::ElementsAre;
@@ -63,4 +63,4 @@ TEST(Dictionary, ClearForgetsKeysAndQueues) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::detail

@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace lockstep::handshake {
+namespace lockstep::detail::handshake {
 namespace {
 
 using ::testing::HasSubstr;
@@ -113,4 +113,4 @@ TEST(Handshake, SecretsAreLongAndNeverTheSame) {
 }
 
 }  // namespace
-}  // namespace lockstep::handshake
+}  // namespace lockstep::detail::handshake

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace lockstep {
+namespace lockstep::detail {
 namespace {
 
 using ::testing::ElementsAre;
@@ -61,4 +61,4 @@ TEST(WaitingRoom, KeysAndQueuesAreTwoPlaces) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::detail

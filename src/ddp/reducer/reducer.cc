@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0
+// One training step, from top to bottom: a forward is prepared, gradients
+// arrive, buckets are launched in order, and the end of backward waits for
+// them. A cycle is what ends with one reduction.
+#include <algorithm>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/ones.h>
+#include <fmt/format.h>
+
+#include "ddp/reducer/messages.h"
+#include "ddp/reducer/reducer_core.h"
+#include "lockstep/base/error.h"
+#include "lockstep/tensor/collectives.h"
+#include "lockstep/trace/trace.h"
+
+namespace lockstep::detail {
+
+// Every change of phase. A failure may come at any time, and so may a reset,
+// which goes back to Idle.
+void ReducerCore::enter(Phase next) {
+  const bool legal =
+      (phase_ == Phase::kIdle && next == Phase::kExpecting) ||
+      (phase_ == Phase::kExpecting && next == Phase::kReducing) ||
+      (phase_ == Phase::kReducing && next == Phase::kFinalizing) ||
+      next == Phase::kIdle || next == Phase::kFailed;
+  LOCKSTEP_ASSERT(legal);
+  phase_ = next;
+}
+
+// ---- A forward is prepared.
+
+void ReducerCore::prepare_for_forward() {
+  const bool is_due = should_rebuild_buckets();
+  Lock lock(mutex_);
+  if (no_sync_ > 0) return;
+  check_usable();
+  ++iterations_;
+  if (!is_due || new_order_.is_pending()) return;
+  // The new buckets come with prepare_for_backward: forward hides the way.
+  in_step(lock, [&] { new_order_.begin(*group(), rebuild_.take()); });
+}
+
+void ReducerCore::prepare_for_backward(const Tensors& outputs) {
+  Lock lock(mutex_);
+  if (no_sync_ > 0 || !grad_hooks_) return;
+  is_asked_ = true;
+  check_usable();
+  if (phase_ == Phase::kReducing) {
+    in_step(lock, [&] { throw UsageError(unfinished()); });
+  }
+  finish_rebuild(lock);
+  const bool needs_end =
+      options_.static_graph || options_.backwards_per_forward > 1;
+  tracker_.expect(outputs, weak_from_this(), needs_end);
+  if (phase_ == Phase::kIdle) {
+    enter(Phase::kExpecting);
+    start_cycle();
+  }
+}
+
+void ReducerCore::start_cycle() {
+  counter_.start_cycle();
+  rebuild_.start_cycle();
+  queue_.start_cycle();
+  if (used_) {
+    used_->start_cycle(!counter_.is_static() || counter_.is_learning());
+  }
+  clock_.prepare(parameters_.size());
+}
+
+// ---- Backward begins.
+
+// It has come to prepared outputs: its end is the end of the cycle.
+void ReducerCore::on_output(uint64_t graph) {
+  if (EngineTask::current().is_partial()) return;  // no gradients for us
+  const at::NoGradGuard no_grad;
+  Lock lock(mutex_);
+  if (!grad_hooks_ || phase_ == Phase::kFailed) return;
+  switch (tracker_.reach(graph)) {
+    case BackwardTracker::Reached::kForgotten:
+      return;
+    case BackwardTracker::Reached::kReduced:
+      return refuse_to_go_again();
+    case BackwardTracker::Reached::kPrepared:
+      break;
+  }
+  follow_this_task();
+  if (phase_ != Phase::kExpecting) return;
+  in_step(lock, [&] { begin_reducing(lock); });
+}
+
+// The first sign of backward. Whatever will get no gradient is ready.
+void ReducerCore::begin_reducing(Lock& lock) {
+  enter(Phase::kReducing);
+  ++backwards_;
+  clock_.begin_backward(queue_.size());
+  const std::vector<size_t> unused = find_unused();
+  accept_unused(unused, lock);
+}
+
+std::vector<size_t> ReducerCore::find_unused() {
+  const bool search = options_.find_unused_parameters &&
+                      options_.backwards_per_forward == 1 && grad_hooks_ &&
+                      EngineTask::current();
+  std::vector<size_t> unused;
+  if (counter_.is_static()) {
+    unused = counter_.never_used();
+  } else if (search) {
+    unused = unused_->find(*grad_hooks_, parameters_.tensors);
+  }
+  const bool known = counter_.is_static() ? !counter_.is_learning() : search;
+  if (options_.skip_unused && known) agree_on_use(unused);
+  return unused;
+}
+
+// What any rank uses: the same everywhere, or ranks would skip different
+// buckets.
+void ReducerCore::agree_on_use(const std::vector<size_t>& unused) {
+  at::Tensor used =
+      at::ones({static_cast<int64_t>(parameters_.size())}, at::kInt);
+  auto* words = static_cast<int32_t*>(used.data_ptr());
+  for (const size_t parameter : unused) {
+    // It may have been used before, inside of no_sync().
+    words[parameter] = used_->is_marked(parameter) ? 1 : 0;
+  }
+  CallOptions now;
+  now.sync = true;
+  all_reduce(*group(), used, ReduceOp::kMax, now);
+  queue_.set_used([&](size_t parameter) { return words[parameter] != 0; });
+}
+
+// ---- Gradients arrive.
+
+// A gradient is ours when its backward was prepared; inside no_sync() it must
+// have been reached.
+bool ReducerCore::expects_gradients() const {
+  if (phase_ == Phase::kReducing) return true;
+  return phase_ == Phase::kExpecting && no_sync_ == 0 &&
+         tracker_.expects_gradients();
+}
+
+void ReducerCore::on_gradient(size_t parameter) {
+  const at::NoGradGuard no_grad;
+  Lock lock(mutex_);
+  if (!grad_hooks_) return;
+  if (used_) {
+    access_.with_grad(parameters_.tensors[parameter],
+                      [&](const at::Tensor& grad) {
+                        if (grad.defined()) used_->mark(parameter);
+                      });
+  }
+  if (!expects_gradients()) return warn_of_bypass();
+  in_step(lock, [&] {
+    const EngineTask task = EngineTask::current();
+    if (task && access_.has_map()) check_map_has(parameter);
+    if (task && !tracker_.has_open_task() && !task.is_nested()) {
+      follow_this_task();
+    }
+    if (phase_ == Phase::kExpecting) begin_reducing(lock);
+    rebuild_.add(parameter);
+    const std::string& name = parameters_.names[parameter];
+    switch (counter_.on_gradient(parameter)) {
+      case ReadyCounter::Verdict::kReady:
+        return accept(parameter, false, lock);
+      case ReadyCounter::Verdict::kNotYet:
+        return;
+      case ReadyCounter::Verdict::kTwice:
+        throw UsageError(twice_text(group()->rank(), parameter, name,
+                                    options_.find_unused_parameters));
+      case ReadyCounter::Verdict::kChanged:
+        throw UsageError(changed_text(group()->rank(), parameter, name));
+    }
+  });
+}
+
+void ReducerCore::accept_unused(const std::vector<size_t>& parameters,
+                                Lock& lock) {
+  for (const size_t parameter : parameters) accept(parameter, true, lock);
+}
+
+void ReducerCore::accept(size_t parameter, bool is_unused, Lock& lock) {
+  if (used_ && !used_->is_marked(parameter)) is_unused = true;
+  counter_.mark_ready(parameter);
+  clock_.note_ready(parameter);
+  if (queue_.arrive(parameter, is_unused)) launch_ready_buckets(lock);
+}
+
+// ---- Buckets are launched.
+
+void ReducerCore::launch_ready_buckets(Lock& lock) {
+  queue_.launch_ready(lock, [&](const Bucket& bucket, size_t index) {
+    return launch(bucket, index);
+  });
+  // Nobody has told us where the outermost backward ends: this one will do.
+  if (queue_.are_all_launched() && EngineTask::current() &&
+      !tracker_.has_open_task()) {
+    follow_this_task();
+  }
+}
+
+Future<at::Tensor> ReducerCore::launch(const Bucket& bucket, size_t index) {
+  const int64_t now = trace::now_ns();
+  const GradBucket view = bucket.view(index, queue_.size());
+  Future<at::Tensor> result = run_hook(view, bucket.bytes());
+  if (!view.is_skipped()) clock_.launch(index, now, result);
+  if (index == 0) notices_.first_launch();
+  return result;
+}
+
+Future<at::Tensor> ReducerCore::run_hook(const GradBucket& bucket,
+                                         size_t bytes) {
+  trace::Span span("launch bucket", "ddp");
+  span.arg("bucket", static_cast<int64_t>(bucket.index()));
+  span.arg("bytes", static_cast<int64_t>(bytes));
+  try {
+    auto result = run_comm_hook(bucket);
+    LOCKSTEP_CHECK(result.valid(), UsageError,
+                   "'{}' returned an empty Future for bucket {}", hook_.name,
+                   bucket.index());
+    return result;
+  } catch (...) {  // comes out of backward when its turn is there
+    return make_failed_future<at::Tensor>(std::current_exception());
+  }
+}
+
+// ---- Backward ends.
+
+void ReducerCore::follow_this_task() {
+  tracker_.follow_this_task([weak = weak_from_this()](const EngineTask& task) {
+    if (const auto self = weak.lock()) self->end_task(task);
+  });
+}
+
+void ReducerCore::end_task(const EngineTask& task) {
+  const at::NoGradGuard no_grad;
+  Lock lock(mutex_);
+  tracker_.close(task);
+  if (tracker_.has_open_task() || phase_ != Phase::kReducing) return;
+  in_step(lock, [&] {
+    if (counter_.end_backward()) end_cycle(lock);
+  });
+}
+
+// The last backward of the cycle has ended. What is not ready now never will.
+void ReducerCore::end_cycle(Lock& lock) {
+  const bool learning = counter_.is_learning();
+  const bool open = learning || !counter_.is_static();  // to anything
+  std::vector<size_t> unused;
+  for (const size_t parameter : missing()) {
+    if (open && counter_.has_gradient(parameter)) {
+      accept(parameter, false, lock);
+    } else if (learning || (open && options_.find_unused_parameters)) {
+      unused.push_back(parameter);
+    }
+  }
+  if (grad_hooks_) {
+    check_hooks_are_on(*grad_hooks_, parameters_.tensors, missing(),
+                       parameters_.names);
+  }
+  if (learning) counter_.learn();
+  accept_unused(unused, lock);
+  if (learning || !unused.empty()) unused_->note(unused, learning);
+  if (!queue_.are_all_launched()) throw UsageError(unfinished());
+  finalize(lock);
+}
+
+void ReducerCore::finalize(Lock& lock) {
+  enter(Phase::kFinalizing);
+  at::Tensor used = used_ ? used_->take() : at::Tensor();
+  lock.unlock();
+  notices_.backward_end();
+  if (used.defined()) used_->reduce(*group(), std::move(used));
+  collect_results(lock);
+  clock_.end();
+  rebuild_.end_cycle(parameters_.size());
+  coming_ = {};
+  const bool goes_on = tracker_.end_cycle();
+  enter(Phase::kIdle);
+  if (!goes_on) return;
+  enter(Phase::kExpecting);
+  start_cycle();
+}
+
+// Without the lock at first, and with it at the end.
+void ReducerCore::collect_results(Lock& lock) {
+  // The group's own error, which names ranks, comes before this.
+  constexpr Deadline::Duration longest = std::chrono::hours(24 * 365);
+  const auto patience =
+      std::min(group()->timeout(), longest) + std::chrono::seconds(5);
+  const auto is_used = [&](size_t parameter) {
+    return !used_ || used_->is_used_anywhere(parameter);
+  };
+  const auto is_never_used = [](size_t /*parameter*/) { return false; };
+  clock_.begin_waits();
+  for (size_t i = 0; i < queue_.size(); ++i) {
+    Bucket& bucket = queue_[i];
+    const bool came = clock_.wait(bucket.result(), Deadline::in(patience));
+    LOCKSTEP_CHECK(came, TimeoutError,
+                   "bucket {} of {}: the future of '{}' has not completed "
+                   "after {} s; does its hook always set a result?",
+                   i, queue_.size(), hook_.name,
+                   std::chrono::duration<double>(patience).count());
+    const at::Tensor& value = bucket.result().get(Deadline::in(patience));
+    const GradBucket view = bucket.view(i, queue_.size());
+    if (!optimizer_in_backward_ && view.is_skipped()) {
+      bucket.finish(view.buffer(), is_never_used);
+    } else if (!optimizer_in_backward_) {
+      bucket.finish(value, is_used);
+    }
+    bucket.release();
+  }
+  clock_.end_waits();
+  if (used_) used_->check();
+  wait_for_futures(lock, patience);
+}
+
+// A future that is installed while we wait is waited for too; from the moment
+// we have the lock and there are none it belongs to the next backward.
+void ReducerCore::wait_for_futures(Lock& lock, Deadline::Duration patience) {
+  lock.lock();
+  while (!coming_.futures.empty()) {
+    const auto futures = std::exchange(coming_.futures, {});
+    lock.unlock();
+    for (const Future<void>& one : futures) one.get(Deadline::in(patience));
+    lock.lock();
+  }
+}
+
+}  // namespace lockstep::detail

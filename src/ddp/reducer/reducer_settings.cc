@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a program may set and ask.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "ddp/reducer/messages.h"
+#include "ddp/reducer/reducer_core.h"
+#include "ddp/reducer/sparse_bucket.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+
+namespace lockstep::detail {
+
+const char* to_text(Phase phase) {
+  switch (phase) {
+    case Phase::kIdle:
+      return "idle";
+    case Phase::kExpecting:
+      return "expecting a backward";
+    case Phase::kReducing:
+      return "in a backward";
+    case Phase::kFinalizing:
+      return "at the end of a backward";
+    case Phase::kFailed:
+      return "failed";
+  }
+  return "?";
+}
+
+// ---- Gradients by hand.
+
+void ReducerCore::mark_ready(size_t parameter) {
+  LOCKSTEP_CHECK(parameter < parameters_.size(), UsageError,
+                 "parameter {} of {}", parameter, parameters_.size());
+  {
+    const Lock lock(mutex_);
+    check_usable();
+    LOCKSTEP_CHECK(expects_gradients(), UsageError,
+                   "mark_ready needs a prepare_for_backward before it; the "
+                   "Reducer is {}",
+                   to_text(phase_));
+  }
+  on_gradient(parameter);
+}
+
+void ReducerCore::finish_backward() {
+  Lock lock(mutex_);
+  check_usable();
+  LOCKSTEP_CHECK(
+      phase_ == Phase::kExpecting || phase_ == Phase::kReducing, UsageError,
+      "finish_backward was called while the Reducer is {}", to_text(phase_));
+  in_step(lock, [&] {
+    if (phase_ == Phase::kExpecting) begin_reducing(lock);
+    if (counter_.end_backward()) end_cycle(lock);
+  });
+}
+
+// ---- How buckets are reduced.
+
+HookContext ReducerCore::hook_context() {
+  const Lock lock(mutex_);
+  const int ranks = coming_.divisor == 0 ? group()->size() : coming_.divisor;
+  return {group(), ranks, std::max<int64_t>(backwards_ - 1, 0),
+          [weak = weak_from_this()](const std::string& name) {
+            const auto self = weak.lock();
+            LOCKSTEP_CHECK(self != nullptr, UsageError,
+                           "lane '{}' was asked for after the Reducer was "
+                           "destroyed",
+                           name);
+            return self->lane(name);
+          }};
+}
+
+Future<at::Tensor> ReducerCore::run_comm_hook(const GradBucket& bucket) {
+  return hook_.call(bucket, hook_context());
+}
+
+ReducerCore::Group ReducerCore::lane(const std::string& name) {
+  return lanes_.get(name);
+}
+
+void ReducerCore::register_comm_hook(CommHook hook, const std::string& name) {
+  const Lock lock(mutex_);
+  check_between_steps("register_comm_hook");
+  LOCKSTEP_CHECK(hook, UsageError, "the hook '{}' is empty", name);
+  LOCKSTEP_CHECK(!hook_.is_registered, UsageError,
+                 "a communication hook can be registered once: '{}' is, and "
+                 "'{}' came second",
+                 hook_.name, name);
+  hook_ = {std::move(hook), name, true};
+}
+
+std::vector<GradBucket> ReducerCore::grad_buckets(bool zeros) {
+  std::vector<GradBucket> views;
+  for (size_t i = 0; i < queue_.size(); ++i) {
+    if (zeros) queue_[i].clear();
+    views.push_back(queue_[i].view(i, queue_.size()));
+  }
+  return views;
+}
+
+// ---- Settings.
+
+void ReducerCore::add_no_sync(int change) {
+  const Lock lock(mutex_);
+  no_sync_ += change;
+  is_asked_ = true;
+}
+
+void ReducerCore::set_gradient_map(std::shared_ptr<GradientMap> map) {
+  const Lock lock(mutex_);
+  check_between_steps("set_gradient_map");
+  for (size_t i = 0; i < queue_.size(); ++i) queue_[i].evict_gradients();
+  access_.use_map(std::move(map));
+  for (size_t i = 0; i < queue_.size(); ++i) queue_[i].adopt_gradients();
+}
+
+void ReducerCore::install_futures(const std::vector<Future<void>>& futures) {
+  const Lock lock(mutex_);
+  for (const Future<void>& future : futures) {
+    LOCKSTEP_CHECK(future.valid(), UsageError, "one of the futures is empty");
+  }
+  coming_.futures.insert(coming_.futures.end(), futures.begin(), futures.end());
+}
+
+void ReducerCore::set_optimizer_in_backward(bool on) {
+  const Lock lock(mutex_);
+  check_between_steps("set_optimizer_in_backward");
+  optimizer_in_backward_ = on;
+}
+
+void ReducerCore::set_static_graph() {
+  const Lock lock(mutex_);
+  LOCKSTEP_CHECK(iterations_ == 0 && backwards_ == 0 && phase_ == Phase::kIdle,
+                 UsageError,
+                 "set_static_graph was called after {} iterations; call it "
+                 "before the first",
+                 iterations_);
+  options_.static_graph = true;
+  counter_ =
+      ReadyCounter(parameters_.size(), true, options_.backwards_per_forward);
+  rebuild_ = RebuildWatch(options_, options_.bucket_plan.has_value());
+  track_use();
+}
+
+void ReducerCore::set_sparse_metadata(
+    const std::map<std::string, at::Tensor>& rows) {
+  const Lock lock(mutex_);
+  check_between_steps("set_sparse_metadata");
+  std::map<std::string, at::Tensor> left = rows;
+  std::map<size_t, at::Tensor> checked;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (!parameters_.items[i].sparse) continue;
+    const std::string& name = parameters_.names[i];
+    LOCKSTEP_CHECK(left.count(name) > 0, UsageError,
+                   "there are no sparse metadata for parameter '{}'; give them "
+                   "for all sparse parameters or none",
+                   name);
+    check_rows(left[name], parameters_.tensors[i], name);
+    checked[i] = left[name].clone();
+    left.erase(name);
+  }
+  LOCKSTEP_CHECK(left.empty(), UsageError,
+                 "sparse metadata are given for '{}', which is no sparse "
+                 "parameter",
+                 left.begin()->first);
+  for (const auto& [parameter, one] : checked) {
+    dynamic_cast<SparseBucket&>(queue_.bucket_of(parameter)).set_rows(one);
+  }
+  coming_.sparse_rows = std::move(checked);  // for a rebuild in between
+}
+
+void ReducerCore::set_divisor(int ranks) {
+  LOCKSTEP_CHECK(ranks >= 1, UsageError, "a divisor of {} is below 1", ranks);
+  const Lock lock(mutex_);
+  check_between_steps("set_divisor");
+  coming_.divisor = ranks;
+}
+
+int ReducerCore::divisor() { return hook_context().divisor(); }
+
+void ReducerCore::record_arrival_of_all() {
+  const Lock lock(mutex_);
+  std::vector<size_t> order;
+  for (const auto& bucket : queue_.plan().buckets) {
+    order.insert(order.end(), bucket.items.begin(), bucket.items.end());
+  }
+  rebuild_.set_seen(std::move(order));
+}
+
+void ReducerCore::remove_autograd_hooks() {
+  const Lock lock(mutex_);
+  grad_hooks_.reset();
+  notices_ = {};
+}
+
+// ---- What there is.
+
+at::Tensor ReducerCore::local_used_map() {
+  const Lock lock(mutex_);
+  return used_ ? used_->local() : at::Tensor();
+}
+
+int64_t ReducerCore::iterations() {
+  const Lock lock(mutex_);
+  return iterations_;
+}
+
+int64_t ReducerCore::backwards() {
+  const Lock lock(mutex_);
+  return backwards_;
+}
+
+std::vector<std::chrono::nanoseconds> ReducerCore::backward_times() {
+  const Lock lock(mutex_);
+  return clock_.ready_times();
+}
+
+bool ReducerCore::has_rebuilt_buckets() {
+  const Lock lock(mutex_);
+  return rebuild_.has_rebuilt();
+}
+
+StepTimes ReducerCore::last_step() {
+  const Lock lock(mutex_);
+  return clock_.last();
+}
+
+StepTotals ReducerCore::all_steps() {
+  const Lock lock(mutex_);
+  return clock_.totals();
+}
+
+bool ReducerCore::is_syncing() {
+  const Lock lock(mutex_);
+  return no_sync_ == 0;
+}
+
+std::vector<size_t> ReducerCore::unused_parameters() {
+  const Lock lock(mutex_);
+  if (unused_ && unused_->last()) return *unused_->last();
+  return {};
+}
+
+bool ReducerCore::is_graph_static() {
+  const Lock lock(mutex_);
+  return !unused_ || !unused_->have_changed();
+}
+
+std::exception_ptr ReducerCore::error() {
+  const Lock lock(mutex_);
+  return error_;
+}
+
+}  // namespace lockstep::detail
