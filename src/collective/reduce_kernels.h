@@ -15,6 +15,7 @@
 //   reduce_integers.cc
 //   reduce_loops-inl.h   the loops that all kernels are instances of
 //   reduce_ops-inl.h     the operations
+//   halves-inl.h         the 16-bit types as elements of loops
 //   reduce_targets.h     for which instruction sets they are compiled
 //
 // Everything in a file "-inl.h" is compiled once per instruction set, in a

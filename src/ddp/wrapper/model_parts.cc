@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/nearest.h"
 
 namespace lockstep::detail {
 namespace {
@@ -20,36 +21,13 @@ bool contains(const Names& names, const std::string& one) {
   return std::find(names.begin(), names.end(), one) != names.end();
 }
 
-// How many letters must change to come from one to the other.
-size_t distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row.back();
-}
-
 void check_exists(const std::string& name, const char* where,
                   const Names& known) {
   if (contains(known, name)) return;
-  std::string nearest;
-  if (!known.empty()) {
-    nearest =
-        *std::min_element(known.begin(), known.end(),
-                          [&](const std::string& a, const std::string& b) {
-                            return distance(a, name) < distance(b, name);
-                          });
-  }
+  const std::string hint = nearest(name, known);
   throw UsageError(fmt::format(
       "DdpOptions::{} has '{}', which the module does not have{}", where, name,
-      nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest)));
+      hint.empty() ? "" : fmt::format("; did you mean '{}'?", hint)));
 }
 
 void check_names(const WrappedModel& model, const DdpOptions& options) {
