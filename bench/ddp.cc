@@ -117,10 +117,11 @@ void run_variants(const std::string& name, int64_t batch, const Teams& teams,
 
 void run_overlap(const std::string& name, int64_t batch, const Teams& teams,
                  Report& report) {
-  run_variants(name, batch, teams,
-               {{"after", teams.ours.get(), {"mlp25", batch, "after"}},
-                {"noop", teams.ours.get(), {"mlp25", batch, "noop"}}},
-               report);
+  run_variants(
+      name, batch, teams,
+      {{"after", teams.ours.get(), {"mlp25", batch, "after"}},
+       {"noop", teams.ours.get(), {"mlp25", batch, "overlap", 0, "noop"}}},
+      report);
   std::vector<Side> alone = {
       {"exchange", teams.ours.get(), {"mlp25", 1, "exchange"}}};
   alone[0].order.steps = 10;
@@ -164,11 +165,7 @@ void run_ddp(const std::string& only, Report& report) {
   report.note(fmt::format(
       "seconds per step, SGD, mean squared error; {} rounds; rank r on core r",
       report.rounds()));
-  if (!Teams::has_pytorch()) {
-    report.note(
-        "pytorch-ddp is ABSENT: python3-torch was not found when this program "
-        "was built, and there are no rows for it");
-  }
+  if (!has_pytorch()) report.note(absence_of_pytorch());
   std::unique_ptr<const Teams> teams;
   for (const auto& [name, run] : runs_on_one_host()) {
     if (!wants(name)) continue;

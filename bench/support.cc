@@ -22,6 +22,11 @@ double best_of(const std::vector<double>& values, Better better) {
              : *std::min_element(values.begin(), values.end());
 }
 
+std::string hook_text(const Row& row) {
+  if (row.hook.empty()) return "";
+  return fmt::format("{} ({} bytes on the wire)", row.hook, row.wire_bytes);
+}
+
 std::string goal_text(const Row& row) {
   if (row.goal == 0) return "";
   return fmt::format("  goal {:.3g}: {}", row.goal,
@@ -83,16 +88,16 @@ void Report::note(const std::string& line) const {
 void Report::add(Row row) {
   const Comparison& result = row.result;
   if (rows_.empty()) {
-    fmt::print("{:<20}{:<12}{:>10}{:>6} {:>12}{:>12} {:>7}  {:<14}{}\n", "case",
+    fmt::print("{:<20}{:<18}{:>10}{:>6} {:>12}{:>12} {:>7}  {:<14}{}\n", "case",
                "rival", "bytes", "ranks", "ours", "rival", "ratio",
                "lowest-highest", "  best ours/rival");
   }
   fmt::print(
-      "{:<20}{:<12}{:>10}{:>6} {:>12.6g}{:>12.6g} {:>7.3f}  {:>6.3f}-{:<7.3f}"
-      "  {:.6g}/{:.6g}  {}{}\n",
+      "{:<20}{:<18}{:>10}{:>6} {:>12.6g}{:>12.6g} {:>7.3f}  {:>6.3f}-{:<7.3f}"
+      "  {:.6g}/{:.6g}  {}{}{}\n",
       row.name, row.rival, row.bytes, row.ranks, result.ours, result.rival,
       result.ratio, result.lowest_ratio, result.highest_ratio, result.best_ours,
-      result.best_rival, row.collective, goal_text(row));
+      result.best_rival, row.collective, hook_text(row), goal_text(row));
   std::fflush(stdout);
   rows_.push_back(std::move(row));
 }
@@ -110,6 +115,10 @@ void Report::write() const {
                    {"rival_value", row.result.rival},
                    {"ratio", row.result.ratio}});
     if (!row.collective.empty()) all.back()["collective"] = row.collective;
+    if (!row.hook.empty()) {
+      all.back()["hook"] = row.hook;
+      all.back()["wire_bytes"] = row.wire_bytes;
+    }
     if (row.goal > 0) all.back()["goal"] = row.goal;
   }
   errno = 0;

@@ -54,6 +54,8 @@ struct Row {
   Comparison result;
   std::string collective = {};  // which one, where there are several
   double goal = 0;              // what the ratio should reach; 0: none
+  std::string hook = {};        // ours, where there are several
+  size_t wire_bytes = 0;        // that one of its steps sends; with a hook only
 };
 
 // Collects rows: each is printed at once, all go to the file at the end.

@@ -12,6 +12,8 @@ import time
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
 sys.path.append(os.path.join(os.path.dirname(__file__), ".."))
@@ -19,6 +21,7 @@ import pytorch_group  # noqa: E402
 
 WARM_UP_STEPS = 4  # the second one rebuilds the buckets
 MIB = 1 << 20
+ONE_BUCKET_BYTES = 1 << 30
 
 
 def mlp(layers, width, bias):
@@ -60,8 +63,32 @@ def make_model(name, batch):
     raise ValueError(f"there is no model '{name}'")
 
 
+def bucket_options(bucket_bytes, hook):
+    if hook.startswith("power_sgd"):
+        # It launches collectives when others are done, so with several buckets
+        # their order differs from rank to rank, and Gloo aborts.
+        dist._DEFAULT_FIRST_BUCKET_BYTES = ONE_BUCKET_BYTES
+        bucket_bytes = ONE_BUCKET_BYTES
+    return {"bucket_cap_mb": bucket_bytes / MIB} if bucket_bytes > 0 else {}
+
+
+def register_hook(net, text):
+    """A hook of PyTorch's by our name for it, as in hooks::make()."""
+    name, _, rest = text.partition(":")
+    options = dict(word.split("=") for word in rest.split(",") if word)
+    if name == "fp16_compress":
+        net.register_comm_hook(None, default_hooks.fp16_compress_hook)
+    elif name == "power_sgd":
+        state = powerSGD_hook.PowerSGDState(
+            None, matrix_approximation_rank=int(options["rank"]),
+            start_powerSGD_iter=int(options["start_iter"]))
+        net.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+    elif name != "all_reduce":
+        raise ValueError(f"there is no hook '{text}'")
+
+
 class Trainer:
-    def __init__(self, name, batch, mode, bucket_bytes, drop, rank):
+    def __init__(self, name, batch, mode, bucket_bytes, hook, drop, rank):
         torch.manual_seed(0)
         net, shape = make_model(name, batch)
         torch.manual_seed(rank + 1)
@@ -72,13 +99,11 @@ class Trainer:
         self.drop = drop
         if mode == "local":
             self.net = net
-        elif bucket_bytes > 0:
-            self.net = DistributedDataParallel(
-                net, gradient_as_bucket_view=True,
-                bucket_cap_mb=bucket_bytes / MIB)
         else:
             self.net = DistributedDataParallel(
-                net, gradient_as_bucket_view=True)
+                net, gradient_as_bucket_view=True,
+                **bucket_options(bucket_bytes, hook))
+            register_hook(self.net, hook)
         self.run(WARM_UP_STEPS)
 
     def run(self, steps):
@@ -87,6 +112,20 @@ class Trainer:
             self.optimizer.zero_grad(set_to_none=self.drop)
             loss_of(self.net(self.input), self.target).backward()
             self.optimizer.step()
+
+
+def seconds_of_step(line, trainers, rank):
+    name, batch, mode, bucket_bytes, hook, gradients, steps, _ = line.split()
+    kind = (name, int(batch), mode, int(bucket_bytes), hook,
+            gradients == "drop")
+    if kind not in trainers:
+        trainers[kind] = Trainer(*kind, rank)
+    trainer = trainers[kind]
+    trainer.run(1)
+    dist.barrier()
+    begin = time.perf_counter()
+    trainer.run(int(steps))
+    return (time.perf_counter() - begin) / int(steps)
 
 
 def main():
@@ -98,17 +137,14 @@ def main():
 
     trainers = {}
     for line in sys.stdin:
-        name, batch, mode, bucket_bytes, gradients, steps, _ = line.split()
-        kind = (name, int(batch), mode, int(bucket_bytes), gradients == "drop")
-        if kind not in trainers:
-            trainers[kind] = Trainer(*kind, rank)
-        trainer = trainers[kind]
-        trainer.run(1)
-        dist.barrier()
-        begin = time.perf_counter()
-        trainer.run(int(steps))
-        seconds = (time.perf_counter() - begin) / int(steps)
-        print(seconds, *[0] * 8, flush=True)
+        try:
+            seconds = seconds_of_step(line, trainers, rank)
+        except Exception as error:  # the driver's to judge
+            words = " ".join(str(error).split())
+            print(f"error: rank {rank}: {type(error).__name__}: {words}",
+                  flush=True)
+        else:
+            print(seconds, *[0] * 10, flush=True)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,18 @@ namespace {
 constexpr double kTurnTime = 0.15;  // seconds
 constexpr int kFewestSteps = 3;
 
+std::unique_ptr<Team> make_team(Party party, const std::string& program,
+                                const std::string& variant,
+                                const testing::NetLab* lab) {
+  TeamOptions options;
+  options.lab = lab;
+  options.variant = variant;
+  options.environment = {"OMP_NUM_THREADS=1", "MKL_NUM_THREADS=1",
+                         "OPENBLAS_NUM_THREADS=1"};
+  options.program = program;
+  return std::make_unique<Team>(party, kDdpRanks, options);
+}
+
 }  // namespace
 
 std::vector<double> Side::values(Part part) const {
@@ -24,21 +36,28 @@ std::string Side::text() const {
                                            : " (gradients zeroed in place)");
 }
 
-bool Teams::has_pytorch() { return !std::string(PYTORCH_DDP_WORKER).empty(); }
+std::unique_ptr<Team> make_our_team(const std::string& backend,
+                                    const testing::NetLab* lab) {
+  return make_team(Party::kLockstep, DDP_WORKER, backend, lab);
+}
+
+std::unique_ptr<Team> make_pytorch_team(const testing::NetLab* lab) {
+  return make_team(Party::kPyTorch, PYTORCH_DDP_WORKER, "", lab);
+}
+
+bool has_pytorch() { return !std::string(PYTORCH_DDP_WORKER).empty(); }
+
+std::string absence_of_pytorch() {
+  return "PyTorch is ABSENT: python3-torch was not found when this program was "
+         "built, and there are no rows for it";
+}
 
 Teams::Teams(const std::string& backend, const testing::NetLab* lab,
-             const Report& report) {
-  TeamOptions options;
-  options.lab = lab;
-  options.variant = backend;
-  options.environment = {"OMP_NUM_THREADS=1", "MKL_NUM_THREADS=1",
-                         "OPENBLAS_NUM_THREADS=1"};
-  options.program = DDP_WORKER;
-  ours = std::make_unique<Team>(Party::kLockstep, kDdpRanks, options);
+             const Report& report)
+    : ours(make_our_team(backend, lab)) {
   report.note("ours, local: " + ours->settings());
   if (!has_pytorch()) return;
-  options.program = PYTORCH_DDP_WORKER;
-  pytorch = std::make_unique<Team>(Party::kPyTorch, kDdpRanks, options);
+  pytorch = make_pytorch_team(lab);
   report.note("pytorch-ddp: " + pytorch->settings());
 }
 
@@ -121,9 +140,9 @@ std::string parts_text(const Side& side) {
   if (side.order.traced) {
     text += fmt::format(
         "; waiting in backward {:.2f} (the rank that computes longest) to "
-        "{:.2f}, lane {:.2f}",
+        "{:.2f}; lane: collectives {:.2f}, local steps {:.2f}",
         ms(&StepTimes::wait), ms(&StepTimes::longest_wait),
-        ms(&StepTimes::lane));
+        ms(&StepTimes::lane), ms(&StepTimes::local_steps));
   }
   return text;
 }

@@ -29,11 +29,18 @@ struct Side {
   double median_of(Part part) const { return median(values(part)); }
 };
 
+// Teams that train, on the hosts of a lab or, without one, here. Not to be
+// called for PyTorch's where it was not found.
+std::unique_ptr<Team> make_our_team(const std::string& backend,
+                                    const testing::NetLab* lab);
+std::unique_ptr<Team> make_pytorch_team(const testing::NetLab* lab);
+bool has_pytorch();
+std::string absence_of_pytorch();  // words about that
+
 // The teams of one place: ours, and PyTorch's if there is PyTorch.
 struct Teams {
   Teams(const std::string& backend, const testing::NetLab* lab,
         const Report& report);
-  static bool has_pytorch();
 
   // "ours", "local" and "pytorch-ddp", in this order.
   std::vector<Side> sides(const std::string& model, int64_t batch,

@@ -13,23 +13,24 @@ namespace lockstep::bench {
 namespace {
 
 constexpr double StepTimes::*kParts[] = {
-    &StepTimes::step,         &StepTimes::zero,   &StepTimes::forward,
-    &StepTimes::backward,     &StepTimes::update, &StepTimes::wait,
-    &StepTimes::longest_wait, &StepTimes::lane,   &StepTimes::processor};
+    &StepTimes::step,         &StepTimes::zero,      &StepTimes::forward,
+    &StepTimes::backward,     &StepTimes::update,    &StepTimes::wait,
+    &StepTimes::longest_wait, &StepTimes::lane,      &StepTimes::local_steps,
+    &StepTimes::processor,    &StepTimes::wire_bytes};
 
 }  // namespace
 
 std::string to_text(const StepOrder& order) {
-  return fmt::format("{} {} {} {} {} {} {:d}", order.model, order.batch,
-                     order.mode, order.bucket_bytes, order.gradients,
-                     order.steps, order.traced);
+  return fmt::format("{} {} {} {} {} {} {} {:d}", order.model, order.batch,
+                     order.mode, order.bucket_bytes, order.hook,
+                     order.gradients, order.steps, order.traced);
 }
 
 StepOrder parse_step_order(const std::string& text) {
   StepOrder order;
   std::istringstream words(text);
   words >> order.model >> order.batch >> order.mode >> order.bucket_bytes >>
-      order.gradients >> order.steps >> order.traced;
+      order.hook >> order.gradients >> order.steps >> order.traced;
   LOCKSTEP_CHECK(!words.fail(), PeerError, "'{}' is no order", text);
   return order;
 }

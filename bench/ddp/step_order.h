@@ -16,15 +16,17 @@ struct StepOrder {
   // local     no communication
   // overlap   data-parallel, buckets leave while backward runs
   // after     the same with one bucket, which leaves when backward is done
-  // noop      the same as overlap, but buckets stay here
   // exchange  no training: all buckets are reduced, launched at once
   std::string mode = "local";
   int64_t bucket_bytes = 0;  // of all buckets; 0: as the library does it
+  // For hooks::make(), and the same one of PyTorch's where there is one; of
+  // overlap and after.
+  std::string hook = "all_reduce";
   // keep      gradients are set to zero in place
   // drop      they are dropped, and the next backward makes new ones
   std::string gradients = "drop";
   int steps = 1;
-  bool traced = false;  // waits and `lane` are wanted, ours only
+  bool traced = false;  // waits and the lane's times are wanted, ours only
 };
 
 // Seconds of a step, the mean of all steps of an order.
@@ -40,10 +42,15 @@ struct StepTimes {
   // wait for it, whatever communication does. And as the one that waits most.
   double wait = 0;
   double longest_wait = 0;
-  // Beside it: the lane has an operation, and carries it out or waits for
-  // others; processor time of the whole process.
+  // Beside it: the lane has a collective, and carries it out or waits for
+  // others; it carries out local steps, such as the arithmetic of a hook;
+  // processor time of the whole process.
   double lane = 0;
+  double local_steps = 0;
   double processor = 0;
+  // No seconds: what left the host of a rank, with headers and answers, as the
+  // kernel counts it. 0 where ranks are on one host, and PyTorch's do not tell.
+  double wire_bytes = 0;
 };
 
 // Errors: PeerError for a text that is none.

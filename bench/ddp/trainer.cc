@@ -13,7 +13,7 @@
 #include "ddp/models.h"
 #include "lockstep/base/error.h"
 #include "lockstep/ddp/distributed_data_parallel.h"
-#include "lockstep/hook/comm_hook.h"
+#include "lockstep/hook/make_hook.h"
 #include "lockstep/tensor/collectives.h"
 
 namespace lockstep::bench {
@@ -44,7 +44,8 @@ class Parallel {
       : net_(std::move(net)) {
     if (order.mode == "local") return;
     ddp_.emplace(net_, world, options_for(order, net_->parameters().size()));
-    if (order.mode == "noop") ddp_->register_comm_hook(hooks::noop(), "noop");
+    if (order.hook == "all_reduce") return;  // what it does by itself
+    ddp_->register_comm_hook(hooks::make(order.hook));
   }
 
   at::Tensor forward(const at::Tensor& input) {
@@ -65,8 +66,7 @@ class StepTrainer final : public Trainer {
         sgd_(model_.net->parameters(), kLearningRate) {
     StepTimes ignored;
     run(kWarmUpSteps, ignored);
-    const bool averaged = order.mode == "overlap" || order.mode == "after";
-    if (averaged) check_weights(world);
+    if (order.mode != "local" && order.hook != "noop") check_weights(world);
   }
 
   void run(int steps, StepTimes& times) override {

@@ -8,7 +8,9 @@
 
 #include <chrono>
 #include <cstring>
+#include <fstream>
 #include <map>
+#include <sstream>
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
@@ -16,6 +18,7 @@
 #include "ddp/step_order.h"
 #include "ddp/trainer.h"
 #include "lockstep/backend/init.h"
+#include "lockstep/base/error.h"
 #include "lockstep/trace/trace.h"
 
 namespace lockstep::bench {
@@ -30,6 +33,32 @@ double seconds_of_processor() {
          static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
+// Bytes that have left this host; none when all ranks are on one.
+double sent_bytes(const std::string& interface) {
+  if (interface == "lo") return 0;
+  // Ours by the namespace: /sys would show the machine's own.
+  std::ifstream lines("/proc/self/net/dev");
+  for (std::string line; std::getline(lines, line);) {
+    const size_t colon = line.find(':');
+    if (colon == std::string::npos) continue;
+    const size_t begin = line.find_first_not_of(' ');
+    if (line.substr(begin, colon - begin) != interface) continue;
+    constexpr int kSentColumn = 8;
+    std::istringstream numbers(line.substr(colon + 1));
+    double number = 0;
+    for (int column = 0; column <= kSentColumn; ++column) numbers >> number;
+    LOCKSTEP_CHECK(!numbers.fail(), InternalError, "cannot read: {}", line);
+    return number;
+  }
+  throw UsageError("there is no interface " + interface);
+}
+
+bool is_collective(const trace::Event& event) {
+  return std::strcmp(event.category, "comm") == 0 &&
+         event.arg_key[0] != nullptr &&
+         std::strcmp(event.arg_key[0], "sequence") == 0;
+}
+
 // Sums of recorded spans: waiting at the end of backward, and the lane's.
 void add_spans(StepTimes& times) {
   double wait = 0;
@@ -39,7 +68,9 @@ void add_spans(StepTimes& times) {
       const double seconds = static_cast<double>(event.duration_ns) * 1e-9;
       if (std::strcmp(event.name, "wait for buckets") == 0) {
         wait += seconds;
-      } else if (std::strcmp(event.name, "all_reduce") == 0) {
+      } else if (std::strcmp(event.name, "local step") == 0) {
+        times.local_steps += seconds;
+      } else if (is_collective(event)) {
         times.lane += seconds;
       }
     }
@@ -49,7 +80,7 @@ void add_spans(StepTimes& times) {
 
 class StepWorkshop : public Workshop {
  public:
-  explicit StepWorkshop(const Place& place) {
+  explicit StepWorkshop(const Place& place) : interface_(place.interface) {
     at::set_num_threads(1);
     InitOptions options;
     options.backend = place.variant;
@@ -73,16 +104,16 @@ class StepWorkshop : public Workshop {
     times = {};
     CallOptions sync;
     sync.sync = true;
-    if (order.traced) {
-      trace::clear();
-      trace::start();
-    }
+    trace::clear();
     world_->barrier(sync);
+    if (order.traced) trace::start();
+    const double sent = sent_bytes(interface_);
     const double processor = seconds_of_processor();
     const auto begin = Clock::now();
     trainer.run(order.steps, times);
     times.step = std::chrono::duration<double>(Clock::now() - begin).count();
     times.processor = seconds_of_processor() - processor;
+    times.wire_bytes = sent_bytes(interface_) - sent;
     if (order.traced) {
       trace::stop();
       add_spans(times);
@@ -99,6 +130,7 @@ class StepWorkshop : public Workshop {
     return *trainer;
   }
 
+  const std::string interface_;
   std::shared_ptr<ProcessGroup> world_;
   std::map<std::string, std::unique_ptr<Trainer>> trainers_;
 };

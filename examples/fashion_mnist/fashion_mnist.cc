@@ -90,8 +90,10 @@ void run(const Settings& settings) {
   const double moment = settings.quick ? 0.2 : 3;
   double alone = speed_alone(*world, training, batch, moment);
 
+  torch::manual_seed(world->rank());  // every run makes the same numbers
   Net net;
   lockstep::DistributedDataParallel ddp(net, world);  // all: rank 0's weights
+  ddp.register_comm_hook(lockstep::hooks::make(settings.hook));
   torch::optim::Adam optimizer(ddp->parameters());
   torch::data::samplers::DistributedRandomSampler sampler(training.size(),
                                                           ranks, world->rank());

@@ -24,6 +24,7 @@ std::string prefix_of(const ErrorContext& context) {
                            context.group);
   }
   if (!subject.empty()) text += subject + ": ";
+  if (!context.part.empty()) text += context.part + ": ";
   return text;
 }
 
@@ -74,6 +75,7 @@ void Error::add_context(const ErrorContext& more) {
   if (context_.sequence < 0) context_.sequence = more.sequence;
   if (context_.group.empty()) context_.group = more.group;
   if (context_.peer < 0) context_.peer = more.peer;
+  if (context_.part.empty()) context_.part = more.part;
   what_ = prefix_of(context_) + message_;
 }
 
@@ -131,6 +133,29 @@ void rethrow_with_context(const Error& error, const ErrorContext& more) {
   }
   throw_copy<InternalError>(error, more);
 }
+
+void rethrow_with_part(const std::string& part) {
+  ErrorContext context;
+  context.part = part;
+  try {
+    throw;
+  } catch (const Error& known) {
+    rethrow_with_context(known, context);
+  } catch (...) {
+    UsageError error(describe(std::current_exception()));
+    error.add_context(context);
+    throw error;
+  }
+}
+
+namespace {
+thread_local std::string current_part;
+}  // namespace
+
+ErrorPartScope::ErrorPartScope(std::string part)
+    : before_(std::exchange(current_part, std::move(part))) {}
+ErrorPartScope::~ErrorPartScope() { current_part = std::move(before_); }
+const std::string& ErrorPartScope::current() { return current_part; }
 
 std::string describe(const std::exception_ptr& error) {
   if (!error) return "no error";

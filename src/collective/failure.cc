@@ -29,7 +29,8 @@ Failure failure_of(const std::exception_ptr& error, int by) {
   } catch (const Error& e) {
     failure.kind = e.kind();
     failure.peer = e.context().peer;
-    failure.text = e.message();
+    const std::string& part = e.context().part;
+    failure.text = part.empty() ? e.message() : part + ": " + e.message();
   } catch (...) {
     failure.kind = ErrorKind::kInternal;
     failure.text = describe(error);

@@ -180,7 +180,8 @@ class Engine::StepTask : public Lane::Task {
       : work(std::make_shared<Work>(OpKind::kLocalStep, -1)),
         engine_(engine),
         step_(with_caller_state(std::move(step))),
-        options_(std::move(options)) {}
+        options_(std::move(options)),
+        part_(ErrorPartScope::current()) {}
 
   void run() noexcept override {
     const std::exception_ptr error = carry_out();
@@ -209,12 +210,20 @@ class Engine::StepTask : public Lane::Task {
       engine_.fail(error);
       return error;
     }
-    return error_from(where, step_);
+    return error_from(where, [&] {
+      try {
+        step_();
+      } catch (...) {
+        if (part_.empty()) throw;
+        rethrow_with_part(part_);
+      }
+    });
   }
 
   Engine& engine_;
   const std::function<void()> step_;
   const StepOptions options_;
+  const std::string part_;
   std::optional<Deadline::Clock::time_point> began_;
 };
 

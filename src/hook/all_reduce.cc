@@ -21,7 +21,8 @@ Future<at::Tensor> reduce_buffer(ProcessGroup& group, const GradBucket& bucket,
 }  // namespace
 
 CommHook all_reduce() {
-  return [](const GradBucket& bucket, const HookContext& context) {
+  const auto average = [](const GradBucket& bucket,
+                          const HookContext& context) {
     ProcessGroup& group = *context.group();
     const int ranks = context.divisor();
     if (bucket.is_skipped()) {
@@ -39,6 +40,7 @@ CommHook all_reduce() {
           return sum;
         });
   };
+  return CommHook(average).named("all_reduce");
 }
 
 std::function<Future<at::Tensor>(const GradBucket&)> all_reduce(

@@ -34,7 +34,7 @@ ABOVE_TORCH_LINE = ["tensor", "hook", "ddp/reducer", "ddp/wrapper"]
 SEES_INSIDE = {"ddp/wrapper": ["ddp/reducer"]}
 # Public headers of ddp that are the wrapper's; the others are the Reducer's.
 WRAPPER_HEADERS = ["data_parallel_core.h", "ddp_options.h", "ddp_stats.h",
-                   "distributed_data_parallel.h", "script_module.h",
+                   "distributed_data_parallel.h", "mixed_precision.h", "script_module.h",
                    "visit_tensors.h", "wrapped_model.h"]
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')

@@ -37,8 +37,6 @@ bool is_near(const at::Tensor& actual, const at::Tensor& expected,
 
 }  // namespace
 
-void use_one_thread() { at::set_num_threads(1); }
-
 void reset_gradients(const Tensors& parameters, Reset how) {
   for (const at::Tensor& parameter : parameters) {
     at::Tensor& gradient = parameter.mutable_grad();
@@ -105,29 +103,6 @@ std::string difference(const Tensors& actual, const Tensors& expected,
     }
   }
   return "";
-}
-
-int64_t hash_of(const Tensors& tensors) {
-  uint64_t hash = 14695981039346656037U;
-  const auto add = [&](unsigned char byte) {
-    hash = (hash ^ byte) * 1099511628211U;
-  };
-  for (const at::Tensor& tensor : tensors) {
-    add(tensor.defined() ? 1 : 0);
-    if (!tensor.defined()) continue;
-    const at::Tensor flat = tensor.contiguous();
-    const auto* const bytes =
-        static_cast<const unsigned char*>(flat.data_ptr());
-    std::for_each(bytes, bytes + flat.nbytes(), add);
-  }
-  return static_cast<int64_t>(hash);
-}
-
-bool all_agree(ProcessGroup& group, const Tensors& tensors) {
-  std::vector<int64_t> mine = {hash_of(tensors)};
-  std::vector<int64_t> all(static_cast<size_t>(group.size()));
-  group.all_gather(buffer_of(mine), buffer_of(all))->wait();
-  return std::count(all.begin(), all.end(), mine[0]) == group.size();
 }
 
 Reference::Reference(const ModelKind& kind, uint64_t seed, at::ScalarType dtype,

@@ -10,6 +10,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "lockstep/comm/process_group.h"
+#include "parity/agreement.h"
 #include "parity/zoo.h"
 
 namespace lockstep::testing {
@@ -17,10 +18,6 @@ namespace lockstep::testing {
 using Tensors = std::vector<at::Tensor>;
 
 // ---- A training loop without an optimizer.
-
-// Keeps libtorch on the calling thread: ranks are many, and splitting a sum
-// would change its last digits.
-void use_one_thread();
 
 // How gradients of the last step are put away before the next.
 enum class Reset { kZero, kUndefine };
@@ -39,11 +36,6 @@ Tensors copies_of(const Tensors& tensors);
 // to 1e-10 of the largest element, with floats among them to 1e-5.
 std::string difference(const Tensors& actual, const Tensors& expected,
                        const std::vector<std::string>& names);
-
-// The same bits have the same hash.
-int64_t hash_of(const Tensors& tensors);
-// Whether all ranks have the same bits. A collective.
-bool all_agree(ProcessGroup& group, const Tensors& tensors);
 
 // Data-parallel training in one process, the dull way: a model per shard (each
 // with buffers of its own) runs one after the other; then each gets the average

@@ -29,6 +29,7 @@ struct ErrorContext {
   int64_t sequence = -1;  // which one of them on its group
   std::string group;      // name of the process group
   int peer = -1;          // the other rank it is about
+  std::string part = {};  // of the operation: "bucket 0 of 3, hook 'sign'"
 };
 
 // The root of everything lockstep throws.
@@ -123,6 +124,25 @@ class InternalError : public Error {
 // Use it where others may hold the original: errors of a Future are shared.
 [[noreturn]] void rethrow_with_context(const Error& error,
                                        const ErrorContext& more);
+
+// Rethrows the current exception with `part` in its context; one that is none
+// of ours becomes a UsageError.
+[[noreturn]] void rethrow_with_part(const std::string& part);
+
+// Steps that are queued while it lives, on this thread, fail with errors that
+// name `part`: on the other ranks, too, if they end their group.
+class ErrorPartScope {
+ public:
+  explicit ErrorPartScope(std::string part);
+  ~ErrorPartScope();
+  ErrorPartScope(const ErrorPartScope&) = delete;
+  ErrorPartScope& operator=(const ErrorPartScope&) = delete;
+
+  static const std::string& current();  // "" when there is none
+
+ private:
+  std::string before_;
+};
 
 // The text of any exception, for messages and logs.
 std::string describe(const std::exception_ptr& error);

@@ -11,17 +11,18 @@
 
 namespace lockstep {
 
-// What a DistributedDataParallel is and how it does, on this rank.
+// The settings of a DistributedDataParallel and the times of its steps, on this
+// rank.
 //
 //   std::puts(ddp.stats().to_json().c_str());
 //
-// Names are those that scripts know from PyTorch's DDPLoggingData. Beyond it,
-// last_step holds the times of every single step, sampled or not.
+// Names are those of PyTorch's DDPLoggingData, so that scripts find them.
+// Beyond it, last_step holds the times of the last step, sampled or not.
 // NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): read by people
 struct DdpStats {
   using Duration = StepTimes::Duration;
 
-  // ---- What it was made of.
+  // ---- The model and the settings.
 
   std::string module_name;
   int world_size = 1;
@@ -45,7 +46,7 @@ struct DdpStats {
   // Variables by their name in lower case; "N/A" when not set.
   std::map<std::string, std::string> environment;
 
-  // ---- What happened.
+  // ---- The steps so far.
 
   int64_t iteration = 0;
   size_t unused_parameter_size = 0;  // bytes, in the last reduced backward
@@ -57,7 +58,7 @@ struct DdpStats {
   bool has_error = false;
   std::string error;
 
-  // Of the newest sampled step, and averages over those sampled.
+  // Of the newest sampled step, and averages over all sampled steps.
   int64_t samples = 0;
   Duration forward_compute_time{0};
   Duration backward_compute_time{0};

@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-// Trains one module on many ranks: each has a replica, sees data of its own,
+// Trains one module on many ranks: each rank has a replica and its own data,
 // and gets the average of all gradients while backward still runs.
 //
 //   auto world = lockstep::init();
@@ -27,14 +27,14 @@ namespace lockstep {
 //     optimizer.step();                                  // the same everywhere
 //   }
 //
-// M is what a program holds a module by: a TORCH_MODULE such as
-// torch::nn::Linear, or a std::shared_ptr of its implementation. The module
-// stays what it is, with the same names and checkpoints: `ddp->` is it. For a
+// M is a module holder: a TORCH_MODULE such as torch::nn::Linear, or a
+// std::shared_ptr of its implementation. The module is not changed and keeps
+// its names and checkpoints; `ddp->` gives access to it. For a
 // torch::jit::Module see script_module.h.
 //
 // Every rank calls forward and backward equally often. In eval mode and without
-// gradients forward is that of the module alone, on any rank, whatever the
-// others do.
+// gradients forward is that of the module alone, and each rank may call it on
+// its own.
 //
 // Threads, Ownership, Errors: see DataParallelCore, which has the other calls.
 template <class M>
@@ -46,18 +46,18 @@ class DistributedDataParallel : public DataParallelCore {
                          std::move(options)),
         module_(std::move(module)) {}
 
-  // What the module's forward returns. visit_tensors.h says which types it may
-  // be; a module that returns nothing is one whose loss is found elsewhere.
+  // Returns what the module's forward returns: one of the types in
+  // visit_tensors.h, or void for a module that keeps its loss elsewhere.
   template <class... Args>
   auto forward(Args&&... args) {
     const bool synced = begin_forward();
     using Output =
         std::decay_t<decltype(module_->forward(std::forward<Args>(args)...))>;
     if constexpr (std::is_void_v<Output>) {
-      module_->forward(std::forward<Args>(args)...);
+      run(Argument<Args>(*this, std::forward<Args>(args))...);
       end_forward({}, synced);
     } else {
-      Output output = module_->forward(std::forward<Args>(args)...);
+      Output output = run(Argument<Args>(*this, std::forward<Args>(args))...);
       std::vector<at::Tensor*> tensors;
       visit_tensors(output, [&](at::Tensor& one) { tensors.push_back(&one); });
       end_forward(tensors, synced);
@@ -76,6 +76,40 @@ class DistributedDataParallel : public DataParallelCore {
   const auto* operator->() const { return &*module_; }
 
  private:
+  // An argument of forward as the module gets it: a tensor in the type that the
+  // module computes in, anything else as it is. T is as Args of forward().
+  template <class T, class = void>
+  class Argument {
+   public:
+    Argument(const DistributedDataParallel& /*ddp*/, T&& value)
+        : value_(std::forward<T>(value)) {}
+    T&& get() { return std::forward<T>(value_); }
+
+   private:
+    T&& value_;
+  };
+  template <class T>
+  class Argument<
+      T, std::enable_if_t<std::is_same_v<std::decay_t<T>, at::Tensor>>> {
+   public:
+    Argument(const DistributedDataParallel& ddp, const at::Tensor& value)
+        : value_(ddp.lowered(value)) {}
+    T&& get() { return static_cast<T&&>(value_); }
+
+   private:
+    at::Tensor value_;
+  };
+
+  template <class... Arguments>
+  auto run(Arguments... arguments) {
+    try {
+      return module_->forward(arguments.get()...);
+    } catch (...) {
+      abandon_forward();
+      throw;
+    }
+  }
+
   template <class Impl>
   static std::shared_ptr<torch::nn::Module> as_module(
       const std::shared_ptr<Impl>& module) {

@@ -46,11 +46,11 @@ class DataParallelCore;
 // been computed the bucket is sent, in the same order on every rank, and
 // backward goes on; at its end it waits for what is not done yet.
 //
-// Give prepare_for_backward the loss, or everything the loss is computed from
-// by way of these parameters: a hook on those tensors tells where the outermost
-// backward ends. Prepare only what will have a backward. A backward without a
-// prepare_for_backward before it, or inside no_sync(), leaves gradients to
-// accumulate on this rank alone.
+// Give prepare_for_backward the loss, or all tensors through which the loss
+// depends on these parameters: a hook on these tensors finds out where the
+// outermost backward ends. Prepare only forwards that will have a backward. A
+// backward without a prepare_for_backward before it, or inside no_sync(),
+// leaves gradients to accumulate on this rank alone.
 //
 // Threads:   as for a training loop: one thread at a time. Gradients may come
 //            on any of autograd's threads.
@@ -62,8 +62,9 @@ class DataParallelCore;
 //            (none, not leaves, the same one twice, another device),
 //            MismatchError when ranks differ. A step: UsageError out of
 //            backward() names the parameters that got no gradient or two;
-//            errors of the group as they are. After a failed step the Reducer
-//            is of no use, on all ranks: reset_state() it or make a new one.
+//            errors of the group are thrown as they are. After a failed step
+//            the Reducer cannot be used, on all ranks: reset_state() it or make
+//            a new one.
 class Reducer {
  public:
   using Tensors = std::vector<at::Tensor>;
@@ -77,19 +78,19 @@ class Reducer {
 
   // ---- A step.
 
-  // Counts the iteration and, when buckets are to be rebuilt in the order in
-  // which gradients came, asks rank 0 for that order: a collective, which
-  // forward hides.
+  // Counts the iteration. When buckets are to be rebuilt in the order in which
+  // gradients came, it also asks rank 0 for that order: a collective, which
+  // runs beside forward.
   void prepare_for_forward();
 
   // From now until the end of the next backward, gradients are reduced. May be
-  // called for several forwards before one backward. Buckets that are to be
-  // rebuilt are new from here on. Errors: the error anchored
-  // "Expected to have finished reduction" when the last backward never ended.
+  // called for several forwards before one backward. Rebuilds buckets when that
+  // is due. Errors: UsageError "Expected to have finished reduction" when the
+  // last backward never ended.
   void prepare_for_backward(const Tensors& outputs);
 
-  // While the guard lives, both calls above do nothing: gradients accumulate
-  // here and are reduced with those of the next step. Nests.
+  // While the guard lives, both calls above do nothing: gradients accumulate on
+  // this rank and are reduced with those of the next step. Guards may nest.
   class NoSync {
    public:
     explicit NoSync(std::shared_ptr<detail::ReducerCore> core);
@@ -102,35 +103,35 @@ class Reducer {
   };
   [[nodiscard]] NoSync no_sync();
 
-  bool is_syncing() const;  // no such guard lives
+  bool is_syncing() const;  // true while no such guard lives
 
   // Throws the error of an unfinished reduction, if there is one.
   void check_finalized() const;
   // Errors: UsageError names a parameter that was converted, as by
-  // module->to(dtype): its gradients do not come here any more.
+  // module->to(dtype): the Reducer does not get its gradients any more.
   void check_parameters() const;
 
   // ---- Gradients that no backward() brings, after prepare_for_backward({}).
 
-  // Says that the gradient of a parameter is there.
+  // The gradient of a parameter is there.
   void mark_ready(size_t parameter);
-  // Waits for all of them to be averages.
+  // Waits until all gradients are averages.
   void finish_backward();
 
-  // Gradients are read and written in `map` from now on, at any time between
-  // two steps; null: in `.grad`, as at first. Those of the place before stay
-  // there as they are.
+  // From now on gradients are read and written in `map`; null: in `.grad`, as
+  // at first. Between steps. Gradients in the old place stay there unchanged.
   void set_gradient_map(std::shared_ptr<GradientMap> map);
 
   // ---- How gradients are reduced.
 
-  // Once, between steps; and once more after a reset. `name` is for errors.
-  void register_comm_hook(CommHook hook, const std::string& name = "hook");
-  // The coming end of backward waits for these too, or that of the backward
-  // that runs, if it has not ended.
+  // Once, between steps; and once more after a reset. `name` is for errors; if
+  // it is empty they use the hook's own.
+  void register_comm_hook(CommHook hook, const std::string& name = "");
+  // The end of the backward that runs, or else of the next one, waits for these
+  // futures too.
   void install_futures(const std::vector<Future<void>>& futures);
-  // The hook's continuation has updated the parameters: results are not copied
-  // to gradients any more.
+  // The hook updates the parameters itself: its results do not become gradients
+  // any more.
   void set_optimizer_in_backward(bool on = true);
   // Only before the first step.
   void set_static_graph();
@@ -147,28 +148,30 @@ class Reducer {
   const BucketPlan& bucket_plan() const;
   bool should_rebuild_buckets() const;
   bool has_rebuilt_buckets() const;
-  // A collective if it should; true if there are new buckets.
+  // Rebuilds buckets if should_rebuild_buckets(), which is a collective then;
+  // true if the plan has changed.
   bool rebuild_buckets();
-  // Other buckets from now on, between steps; they are not rebuilt any more. A
-  // collective that blocks: all ranks give the same.
+  // Uses this plan from now on, between steps; it is not rebuilt. A collective
+  // that blocks: all ranks give the same plan.
   void set_bucket_plan(BucketPlan plan);
-  // The same by tensor: tensors that are not reduced here (frozen, ignored) and
-  // second mentions of tied ones are left out, a bucket of several types
-  // becomes one of each, and what no bucket has comes last.
+  // The same by tensor. Tensors that are not reduced here (frozen, ignored) and
+  // second mentions of a tensor are left out, a bucket of several types becomes
+  // a bucket for each type, and parameters that are in no bucket come last.
   void set_bucket_plan(const std::vector<Tensors>& buckets);
-  // Each bucket as a hook sees it, filled with zeros or with what is there.
+  // Each bucket as a hook gets it, filled with zeros or unchanged.
   std::vector<GradBucket> grad_buckets(bool zeros = true);
 
-  // ---- Notices. Any number of each, called in the order in which they were
-  // added, between steps; until remove_autograd_hooks().
+  // ---- Notices. Any number of each may be added, between steps. They are
+  // called in the order in which they were added, until
+  // remove_autograd_hooks().
 
-  // In every reduced backward when its first bucket has been launched: the
-  // place for a small collective on group() that is to hide behind the others.
+  // In every reduced backward, when its first bucket has been launched: the
+  // place for a small collective on group() that is to run beside backward.
   void on_first_launch(std::function<void()> notice);
-  // The same when backward has ended and every bucket was launched, before it
-  // waits for them.
+  // In every reduced backward, when it has ended and all buckets are launched,
+  // before it waits for them.
   void on_backward_end(std::function<void()> notice);
-  // Before buckets change, with the plan in force and the plan to come.
+  // Before buckets change, with the old and the new plan.
   using PlanNotice =
       std::function<void(const BucketPlan& before, const BucketPlan& after)>;
   void on_plan_change(PlanNotice notice);
@@ -179,45 +182,49 @@ class Reducer {
 
   // ---- For a rank that takes part without data of its own.
 
-  // What the hook would get with its next bucket.
+  // The context that the hook would get with its next bucket.
   HookContext hook_context();
 
   Future<at::Tensor> run_comm_hook(const GradBucket& bucket);
   Future<at::Tensor> run_all_reduce_hook(const GradBucket& bucket);
-  // By parameter: used here since the last reduction. A tensor of 32-bit
-  // integers; without unused detection, undefined.
+  // By parameter: 1 if this rank has used it since the last reduction, else 0.
+  // A tensor of 32-bit integers; undefined without unused detection.
   at::Tensor local_used_map() const;
-  // As if all gradients had come, in the order of the plan.
+  // Acts as if all gradients had come, in the order of the plan.
   void record_arrival_of_all();
 
   // ---- The group.
 
-  // What hooks should launch on: this Reducer's own lane.
+  // This Reducer's own lane, on which hooks should launch.
   const std::shared_ptr<ProcessGroup>& group() const;
-  // Another lane among the same ranks, by name, that fails and is reset with
-  // this Reducer: nobody waits on one of them because another has failed. The
-  // first call with a name opens it: a collective that blocks.
+  // Another lane among the same ranks, by name. All lanes of a Reducer fail
+  // together and are reset together, so that no rank waits on one lane because
+  // another has failed. The first call with a name opens the lane: a collective
+  // that blocks.
   std::shared_ptr<ProcessGroup> lane(const std::string& name);
-  // Collectives that block: new buckets among the ranks of another group, or
-  // of the same after a failure. A half-finished backward is forgotten.
+  // Make new buckets among the ranks of another group, or of the same group
+  // after a failure. A half-finished backward is forgotten. Collectives that
+  // block.
   void update_process_group(std::shared_ptr<ProcessGroup> group);
   void reset_state();
-  // From now on nothing is reduced; the destructor does it too.
+  // Ends all reducing; the destructor does it too.
   void remove_autograd_hooks();
 
   // ---- What there is, and what happened.
 
   const Tensors& parameters() const;
-  const std::vector<std::string>& names() const;  // one for each
+  const std::vector<std::string>& names() const;  // by parameter
 
   int64_t iterations() const;
   int64_t backwards() const;  // in which gradients were reduced
-  // By parameter: from prepare_for_backward to the gradient, in the last one.
+  // By parameter, in the last such backward: the time from prepare_for_backward
+  // to the gradient.
   std::vector<std::chrono::nanoseconds> backward_times() const;
-  // Of the last backward in which gradients were reduced.
+  // Times of the last such backward, and of all.
   StepTimes last_step() const;
   StepTotals all_steps() const;
-  // Parameters that got no gradient in it here, as far as anybody looked.
+  // Parameters that got no gradient in the last such backward on this rank;
+  // empty without unused detection.
   std::vector<size_t> unused_parameters() const;
   const std::string& comm_hook_name() const;
   // False once the set of unused parameters has changed between two steps.

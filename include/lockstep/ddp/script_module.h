@@ -13,8 +13,8 @@ namespace lockstep {
 
 namespace detail {
 
-// The tensors in what a TorchScript function returns: in tuples, lists and
-// dictionaries of any depth, in order.
+// The tensors in a value that a TorchScript function returned: in tuples, lists
+// and dictionaries of any depth, in order.
 std::vector<at::Tensor> tensors_of(const c10::IValue& value);
 
 // The same value with these tensors in their places.
@@ -42,7 +42,10 @@ class DistributedDataParallel<torch::jit::Module> : public DataParallelCore {
 
   c10::IValue forward(std::vector<c10::IValue> inputs) {
     const bool synced = begin_forward();
-    const c10::IValue output = module_.forward(std::move(inputs));
+    for (c10::IValue& input : inputs) {
+      if (input.isTensor()) input = lowered(input.toTensor());
+    }
+    const c10::IValue output = run(std::move(inputs));
     std::vector<at::Tensor> tensors = detail::tensors_of(output);
     std::vector<at::Tensor*> pointers;
     for (at::Tensor& one : tensors) pointers.push_back(&one);
@@ -59,6 +62,15 @@ class DistributedDataParallel<torch::jit::Module> : public DataParallelCore {
   const torch::jit::Module* operator->() const { return &module_; }
 
  private:
+  c10::IValue run(std::vector<c10::IValue> inputs) {
+    try {
+      return module_.forward(std::move(inputs));
+    } catch (...) {
+      abandon_forward();
+      throw;
+    }
+  }
+
   torch::jit::Module module_;
 };
 

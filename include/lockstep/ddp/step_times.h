@@ -11,24 +11,23 @@ struct StepTimes {
   using Duration = std::chrono::nanoseconds;
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  // A part, from when to when.
   struct Part {
     TimePoint start{};
     TimePoint end{};
-    // A part whose end comes before its start was not measured.
+    // A part whose end is before its start was not measured.
     bool is_measured() const { return end >= start && start != TimePoint{}; }
     Duration duration() const {
       return is_measured() ? Duration(end - start) : Duration(0);
     }
   };
 
-  Part forward;        // of the module alone; a Reducer knows nothing of it
-  Part backward;       // from its first sign to its last gradient
+  Part forward;        // of the module alone; measured by the wrapper only
+  Part backward;       // from the first output or gradient to the last gradient
   Part communication;  // from the first launch to the last result
 
-  // In which at least one bucket was on its way.
+  // How long at least one bucket was being reduced.
   Duration busy{0};
-  // In which the program waited for buckets at the end of backward.
+  // How long the program waited for buckets at the end of backward.
   Duration exposed{0};
 
   // The share of communication that backward has hidden, from 0 to 1.
@@ -39,7 +38,7 @@ struct StepTimes {
   }
 };
 
-// The same over all steps so far.
+// Sums over all steps so far.
 struct StepTotals {
   int64_t steps = 0;
   StepTimes::Duration busy{0};

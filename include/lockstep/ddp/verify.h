@@ -10,13 +10,13 @@
 
 namespace lockstep {
 
-// Checks that all ranks have the same parameters: number, names, shapes,
-// strides, types, whether they require gradients; and the same `settings`, a
-// line each, as "name = value". A collective that blocks; ranks compare hashes,
-// and show each other everything only when those differ.
+// Checks that all ranks have the same parameters (number, names, shapes,
+// strides, types, whether they require gradients) and the same `settings`, each
+// a line like "name = value". A collective that blocks; ranks compare hashes,
+// and send each other the text only when hashes differ.
 //
-// Errors: MismatchError on all ranks, anchored "expects same model across all
-//         ranks", names the ranks and what each has.
+// Errors: MismatchError on all ranks, with the words "expects same model across
+//         all ranks", names the ranks and what each has.
 void verify_parameters(ProcessGroup& group,
                        const std::vector<at::Tensor>& parameters,
                        const std::vector<std::string>& names,

@@ -16,11 +16,11 @@
 
 namespace lockstep {
 
-// How to find the tensors in what a module returns.
+// How to find the tensors in the value that a module returns.
 //
-// Tensors, tuples, pairs, vectors, arrays, maps, optionals and variants of
-// them, in any depth, are known, and numbers and strings are passed over. A
-// struct says it itself:
+// Tensors are found in tuples, pairs, vectors, arrays, maps, optionals and
+// variants of any depth; numbers and strings are passed over. A struct has a
+// member function for it:
 //
 //   struct Output {
 //     at::Tensor policy, value;
@@ -28,7 +28,7 @@ namespace lockstep {
 //     void visit_tensors(F&& f) { f(policy), f(value); }
 //   };
 //
-// or, when it is somebody else's, in a specialisation:
+// or, when the struct cannot be changed, a specialisation:
 //
 //   template <>
 //   struct lockstep::VisitTensors<Theirs> {
@@ -44,7 +44,7 @@ void visit_tensors(T& value, F&& f) {
   VisitTensors<T>::visit(value, f);
 }
 
-// ---- What is known.
+// ---- The types that are known.
 
 template <>
 struct VisitTensors<at::Tensor> {
@@ -90,7 +90,7 @@ struct WithMember {
   }
 };
 
-// A lambda whatever its argument, to ask whether a member can be called.
+// Takes any argument, to ask whether a member can be called with a visitor.
 struct AnyVisitor {
   template <class T>
   void operator()(T& /*part*/) const {}
@@ -107,7 +107,7 @@ struct HasMember<T, std::void_t<decltype(std::declval<T&>().visit_tensors(
 
 }  // namespace detail
 
-// Numbers, enumerators, text and structs that say it themselves; anything else
+// Numbers, enumerators, text and structs with visit_tensors(f); another type
 // does not compile.
 template <class T, class>
 struct VisitTensors

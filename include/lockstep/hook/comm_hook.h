@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -35,7 +36,8 @@ namespace lockstep {
 // others hear of it at once. On another group they wait for its timeout.
 //
 // Errors: what it throws, and what its Future fails with, comes out of
-//         backward(); the Reducer has failed then, on all ranks.
+//         backward() with the names of the bucket and the hook; the Reducer has
+//         failed then, on all ranks.
 class CommHook {
  public:
   using Result = Future<at::Tensor>;
@@ -65,6 +67,22 @@ class CommHook {
 
   explicit operator bool() const { return call_ != nullptr; }
 
+  // What errors, statistics and the log call it; "" for a hook of a program's
+  // own, to which register_comm_hook() gives a name.
+  const std::string& name() const { return name_; }
+  CommHook named(std::string name) && {
+    name_ = std::move(name);
+    return std::move(*this);
+  }
+
+  // The hook changes the parameters itself: its results do not become
+  // gradients.
+  bool updates_parameters() const { return updates_parameters_; }
+  CommHook updating_parameters() && {
+    updates_parameters_ = true;
+    return std::move(*this);
+  }
+
   Result operator()(const GradBucket& bucket,
                     const HookContext& context) const {
     return call_(bucket, context);
@@ -82,6 +100,8 @@ class CommHook {
   }
 
   std::function<Result(const GradBucket&, const HookContext&)> call_;
+  std::string name_;
+  bool updates_parameters_ = false;
 };
 
 namespace hooks {

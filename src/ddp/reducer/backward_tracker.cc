@@ -56,7 +56,7 @@ BackwardTracker::Reached BackwardTracker::reach(uint64_t graph) {
 void BackwardTracker::follow_this_task(
     std::function<void(const EngineTask& task)> on_end) {
   const EngineTask task = EngineTask::current();
-  has_open_task();  // another may have had this identity
+  has_open_task();  // drops ended tasks, whose identity may be used again
   for (const OpenTask& one : open_tasks_) {
     if (one.task == task) return;
   }
@@ -90,7 +90,7 @@ void BackwardTracker::reset() {
   oldest_graph_ = next_graph_;
 }
 
-// Drops forwards that backward has passed, and forwards whose graph is gone.
+// Drops forwards that backward has reached, and forwards whose graph is gone.
 void BackwardTracker::forget_forwards() {
   erase_if(forwards_, [](const Forward& one) {
     return one.reached || one.alive.expired();

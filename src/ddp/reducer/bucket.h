@@ -17,21 +17,21 @@
 
 namespace lockstep::detail {
 
-// A parameter, as buckets see it.
+// A parameter in a bucket.
 struct Member {
   size_t index;  // among all parameters
   at::Tensor parameter;
   std::string name;
 };
 
-// Gradients that travel together: how many are still missing, how they get in,
-// and how the result gets out.
+// Gradients that are reduced together: counts the ones that are missing, takes
+// them in, and makes the result of the hook the gradients.
 //
-// Threads: guarded by the Reducer; finish() is called by one thread after all
-//          has arrived.
+// Threads: guarded by the Reducer; finish() is called by one thread, when all
+//          gradients have arrived.
 class Bucket {
  public:
-  // Says whether any rank has used a parameter; may wait.
+  // Whether any rank has used a parameter; may wait.
   using IsUsed = std::function<bool(size_t index)>;
 
   Bucket(std::vector<Member> members, const GradAccess& access)
@@ -50,38 +50,38 @@ class Bucket {
   }
   bool is_ready() const { return pending_ == 0; }
   // The gradient at `position` is there, or `is_unused`: this rank has none.
-  // True when it was the last one.
+  // True when no gradient is missing any more.
   bool arrive(size_t position, bool is_unused) {
     take(position, is_unused);
     return --pending_ == 0;
   }
 
-  // ---- The way out.
+  // ---- What the hook gets, and its result.
 
   virtual size_t bytes() const = 0;
-  // What a hook gets.
   GradBucket view(size_t index, size_t count) const {
     GradBucket bucket = make_view(index, count);
     bucket.set_used(used_);
     return bucket;
   }
-  // By position: whether any rank uses it in this cycle, as far as is agreed.
+  // By position: whether any rank uses the parameter in this cycle. Without
+  // this call all count as used.
   void set_used(std::vector<bool> used) { used_ = std::move(used); }
-  // Fills it with zeros, for a rank without gradients of its own.
+  // Fills the bucket with zeros, for a rank without gradients of its own.
   virtual void clear() = 0;
   void set_result(Future<at::Tensor> result) { result_ = std::move(result); }
   const Future<at::Tensor>& result() const { return result_; }
-  // Makes the result of the hook the gradients of the members. Those that this
-  // rank did not use and `is_used` denies stay what they were.
-  // Errors: UsageError when the result does not fit, or a gradient was
+  // Makes the result of the hook the gradients of the members. Gradients that
+  // no rank used are left unchanged. Errors: UsageError when the result does
+  // not fit, or a gradient was
   //         replaced meanwhile.
   virtual void finish(const at::Tensor& result, const IsUsed& is_used) = 0;
-  // Lets go of what only this backward needed.
+  // Frees what only this backward needed.
   virtual void release() { result_ = {}; }
 
-  // ---- Gradients that live in the bucket.
+  // ---- Gradients that are views of the bucket.
 
-  // Those that exist move in; and those that are there move out again.
+  // Moves existing gradients into the bucket; `evict` moves them out again.
   virtual void adopt_gradients() {}
   virtual void evict_gradients() {}
 
@@ -94,20 +94,23 @@ class Bucket {
   const std::vector<Member> members_;
   const GradAccess& access_;
   size_t pending_ = 0;
-  std::vector<bool> used_;  // empty: nobody has asked
+  std::vector<bool> used_;  // by position; empty: all count as used
   Future<at::Tensor> result_;
 };
 
 struct DenseBucketOptions {
-  bool as_views = true;  // gradients live in the bucket
-  // Of all gradients of all ranks, to judge what caches can hold.
+  bool as_views = true;  // gradients are views of the bucket
+  // The size of all gradients of all ranks: more than caches hold, or less.
   size_t all_bytes = 0;
+  // Of the flat tensor. If it is not that of the parameters, gradients are
+  // copied and never views.
+  at::ScalarType type = at::kFloat;
 };
 
-// One flat tensor in `group`'s registered memory, with a view for each
-// parameter that has the parameter's strides. With `as_views` the gradients are
-// such views, and those that exist move in. Makes a collective call that
-// blocks.
+// A bucket of dense gradients: one flat tensor in `group`'s registered memory,
+// with a view for each parameter that has the parameter's strides. With
+// `as_views` the gradients become such views, and existing gradients are moved
+// into the bucket. A collective that blocks.
 std::unique_ptr<Bucket> make_dense_bucket(std::vector<Member> members,
                                           const GradAccess& access,
                                           ProcessGroup& group,

@@ -23,14 +23,13 @@ void BucketQueue::start_cycle() {
   for (const auto& bucket : buckets_) bucket->expect_all();
 }
 
-void BucketQueue::set_used(
-    const std::function<bool(size_t parameter)>& is_used) {
+void BucketQueue::set_used(const std::vector<bool>& used) {
   for (const auto& bucket : buckets_) {
-    std::vector<bool> used;
+    std::vector<bool> members;
     for (const Member& member : bucket->members()) {
-      used.push_back(is_used(member.index));
+      members.push_back(used[member.index]);
     }
-    bucket->set_used(std::move(used));
+    bucket->set_used(std::move(members));
   }
 }
 

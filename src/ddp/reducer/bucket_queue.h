@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -20,15 +19,15 @@ namespace lockstep::detail {
 //   if (queue.arrive(parameter, false)) queue.launch_ready(lock, launch);
 //   queue.are_all_launched();
 //
-// Threads: guarded by the Reducer, whose lock launch_ready() lets go of while
-//          it launches.
+// Threads: guarded by the Reducer, whose lock launch_ready() releases while it
+//          launches.
 class BucketQueue {
  public:
   using Buckets = std::vector<std::unique_ptr<Bucket>>;
 
-  // Between cycles. `buckets` are those of `plan`, in its order.
+  // Between cycles. `buckets` are made by `plan`, in its order.
   void set(BucketPlan plan, Buckets buckets);
-  // Lets go of the buckets, to have their memory for others.
+  // Frees the buckets, so that new ones can be made in their memory.
   void clear() { buckets_.clear(); }
 
   const BucketPlan& plan() const { return plan_; }
@@ -38,19 +37,20 @@ class BucketQueue {
     return *buckets_[places_[parameter].bucket];
   }
 
-  // From now on every gradient is missing, and bucket 0 is next.
+  // Every gradient is missing again, and bucket 0 is the next to be launched.
   void start_cycle();
 
-  // What ranks have agreed on for this cycle: a bucket shows it to its hook.
-  void set_used(const std::function<bool(size_t parameter)>& is_used);
+  // By parameter, agreed between the ranks for this cycle: whether any rank
+  // uses it. Buckets show it to their hook.
+  void set_used(const std::vector<bool>& used);
 
-  // The gradient of a parameter is there, or `is_unused`. True when its bucket
-  // is complete.
+  // The gradient of a parameter is there, or `is_unused`: this rank has none.
+  // True when its bucket is complete.
   bool arrive(size_t parameter, bool is_unused);
 
   // Calls launch(bucket, index) for every bucket that is complete and next,
-  // without the lock, because hooks are foreign code. Does nothing while
-  // another thread is in it: that one will see our bucket.
+  // with the lock released, because hooks are code of the program. Does nothing
+  // while another thread is launching: that thread launches this bucket too.
   template <class Lock, class Launch>
   void launch_ready(Lock& lock, const Launch& launch) {
     if (is_launching_) return;
@@ -66,7 +66,7 @@ class BucketQueue {
     is_launching_ = false;
   }
   bool is_launching() const { return is_launching_; }
-  // launch() has thrown, or somebody else has ended the step.
+  // The step has failed: launch() has thrown, or another thread has failed.
   void stop_launching() { is_launching_ = false; }
 
   bool are_all_launched() const { return next_ == buckets_.size(); }

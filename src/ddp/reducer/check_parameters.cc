@@ -46,10 +46,15 @@ void check_reducible(const std::vector<at::Tensor>& parameters,
   LOCKSTEP_CHECK(!options.bucket_caps_bytes.empty(), UsageError,
                  "bucket_caps_bytes is empty; give at least one size");
   LOCKSTEP_CHECK(options.rebuild_every >= 0, UsageError,
-                 "rebuild_every is {}; it is 0 or more", options.rebuild_every);
+                 "rebuild_every is {} but must be 0 or more",
+                 options.rebuild_every);
   LOCKSTEP_CHECK(options.backwards_per_forward >= 1, UsageError,
-                 "backwards_per_forward is {}, and must be at least 1",
+                 "backwards_per_forward is {} but must be at least 1",
                  options.backwards_per_forward);
+  LOCKSTEP_CHECK(
+      !options.reduce_type || at::isFloatingType(*options.reduce_type),
+      UsageError, "reduce_type is {}; expected a floating type",
+      c10::toString(*options.reduce_type));
   LOCKSTEP_CHECK(!options.skip_unused || options.static_graph ||
                      options.find_unused_parameters,
                  UsageError,
@@ -93,6 +98,13 @@ std::vector<std::string> names_of(const std::vector<at::Tensor>& parameters,
   return names;
 }
 
+at::ScalarType bucket_type(const at::Tensor& parameter, bool is_sparse,
+                           const ReducerOptions& options) {
+  const at::ScalarType own = parameter.scalar_type();
+  if (is_sparse || !at::isFloatingType(own)) return own;
+  return options.reduce_type.value_or(own);
+}
+
 std::vector<PlanItem> plan_items(const std::vector<at::Tensor>& parameters,
                                  const ReducerOptions& options) {
   std::vector<PlanItem> items;
@@ -100,8 +112,9 @@ std::vector<PlanItem> plan_items(const std::vector<at::Tensor>& parameters,
     const at::Tensor& one = parameters[i];
     const bool sparse =
         !options.expect_sparse.empty() && options.expect_sparse[i];
-    items.push_back({static_cast<size_t>(one.numel()) * one.element_size(),
-                     static_cast<int64_t>(one.scalar_type()), sparse});
+    const at::ScalarType type = bucket_type(one, sparse, options);
+    items.push_back({static_cast<size_t>(one.numel()) * c10::elementSize(type),
+                     static_cast<int64_t>(type), sparse});
   }
   return items;
 }
@@ -117,6 +130,9 @@ std::vector<std::string> settings_text(const ReducerOptions& options) {
                   options.find_unused_parameters),
       fmt::format("static_graph = {}", options.static_graph),
       fmt::format("skip_unused = {}", options.skip_unused),
+      fmt::format("reduce_type = {}", options.reduce_type
+                                          ? c10::toString(*options.reduce_type)
+                                          : "that of parameters"),
       fmt::format("rebuild_every = {}", options.rebuild_every),
       fmt::format("backwards_per_forward = {}", options.backwards_per_forward)};
   std::vector<size_t> sparse;

@@ -11,6 +11,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/collective/reduce.h"
 #include "lockstep/tensor/collectives.h"
+#include "lockstep/tensor/convert.h"
 
 namespace lockstep::detail {
 namespace {
@@ -21,16 +22,17 @@ bool share_memory(const at::Tensor& a, const at::Tensor& b) {
          a.scalar_type() == b.scalar_type();
 }
 
-// Copies a gradient to where communication reads it next, perhaps much later.
-// `all_bytes`: what all ranks copy so in a step; when that is more than caches
-// hold, it is written past them.
+// Copies a gradient into the bucket, where the next to read it is a collective.
+// `all_bytes` is what all ranks copy in a step: when that is more than caches
+// hold, the copy is written past them.
 void move_in(const at::Tensor& to, const at::Tensor& from, size_t all_bytes) {
-  const bool is_bytes = from.is_non_overlapping_and_dense() &&
+  const bool is_bytes = from.scalar_type() == to.scalar_type() &&
+                        from.is_non_overlapping_and_dense() &&
                         from.strides() == to.strides() && !from.is_neg();
   if (is_bytes) {
     copy_shared(to.data_ptr(), from.data_ptr(), from.nbytes(), all_bytes);
   } else {
-    to.copy_(from);
+    convert_into(to, from);
   }
 }
 
@@ -40,7 +42,8 @@ class DenseBucket : public Bucket {
               at::Tensor flat, const DenseBucketOptions& options)
       : Bucket(std::move(members), access),
         flat_(std::move(flat)),
-        as_views_(options.as_views),
+        own_type_(this->members()[0].parameter.scalar_type()),
+        as_views_(options.as_views && options.type == own_type_),
         all_bytes_(options.all_bytes) {
     auto contents = std::make_shared<GradBucket::Contents>();
     int64_t offset = 0;
@@ -109,11 +112,11 @@ class DenseBucket : public Bucket {
     at::Tensor view;
     int64_t offset;
     bool is_unused = false;
-    at::Tensor before;  // of an unused one: what lay in the bucket
+    at::Tensor before;  // the gradient in the bucket, kept when it is unused
   };
 
-  // For the program: a tensor of its own, so that whatever it sets there, as
-  // set_data() does, leaves ours as it is.
+  // A tensor of its own for the program: set_data() on it does not change the
+  // view of the bucket.
   static at::Tensor view_of(const Slot& slot) {
     return slot.view.variable_data();
   }
@@ -131,7 +134,7 @@ class DenseBucket : public Bucket {
         slot.view.zero_();
         return;
       }
-      if (share_memory(grad, slot.view)) {  // it lives here
+      if (share_memory(grad, slot.view)) {  // nothing to copy
         if (is_unused) slot.before = slot.view.clone();
         return;
       }
@@ -141,18 +144,19 @@ class DenseBucket : public Bucket {
     });
   }
 
-  static void check_gradient(const Member& member, const Slot& slot,
-                             const at::Tensor& grad) {
+  void check_gradient(const Member& member, const Slot& slot,
+                      const at::Tensor& grad) const {
     LOCKSTEP_CHECK(!grad.is_sparse(), UsageError,
                    "parameter {} ('{}') got a sparse gradient; say so in "
                    "DdpOptions::sparse or ReducerOptions::expect_sparse",
                    member.index, member.name);
-    LOCKSTEP_CHECK(grad.scalar_type() == slot.view.scalar_type(), UsageError,
-                   "the gradient of parameter {} ('{}') is of type {} and its "
-                   "bucket of type {}; if the model was converted after the "
-                   "Reducer was made, make a new one",
-                   member.index, member.name, c10::toString(grad.scalar_type()),
-                   c10::toString(slot.view.scalar_type()));
+    LOCKSTEP_CHECK(
+        grad.scalar_type() == own_type_, UsageError,
+        "the gradient of parameter {} ('{}') is of type {} and its "
+        "bucket is for type {}; if the model was converted after the "
+        "Reducer was made, make a new one",
+        member.index, member.name, c10::toString(grad.scalar_type()),
+        c10::toString(own_type_));
     LOCKSTEP_CHECK(grad.sizes() == slot.view.sizes(), UsageError,
                    "the gradient of parameter {} ('{}') has sizes [{}] and the "
                    "parameter had [{}]",
@@ -192,10 +196,10 @@ class DenseBucket : public Bucket {
   void give_copy(const at::Tensor& value, const Member& member) const {
     access().with_grad(member.parameter, [&](at::Tensor& grad) {
       if (!grad.defined() || grad.requires_grad()) {
-        grad =
-            at::empty_strided(value.sizes(), value.strides(), value.options());
+        grad = at::empty_strided(value.sizes(), value.strides(),
+                                 value.options().dtype(own_type_));
       }
-      grad.copy_(value);
+      convert_into(grad, value);
     });
   }
 
@@ -212,6 +216,7 @@ class DenseBucket : public Bucket {
   }
 
   const at::Tensor flat_;
+  const at::ScalarType own_type_;  // of gradients
   const bool as_views_;
   const size_t all_bytes_;
   std::vector<Slot> slots_;
@@ -226,8 +231,7 @@ std::unique_ptr<Bucket> make_dense_bucket(std::vector<Member> members,
                                           const DenseBucketOptions& options) {
   int64_t count = 0;
   for (const Member& member : members) count += member.parameter.numel();
-  at::Tensor flat =
-      registered_zeros(group, {count}, members[0].parameter.scalar_type());
+  at::Tensor flat = registered_zeros(group, {count}, options.type);
   auto bucket = std::make_unique<DenseBucket>(std::move(members), access,
                                               std::move(flat), options);
   bucket->adopt_gradients();

@@ -21,7 +21,8 @@ bool EngineTask::is_partial() const {
   return !torch::autograd::get_current_graph_task_exec_info()->empty();
 }
 
-// The engine shows a member of the task, and by it where the task is.
+// The engine gives away the address of a member of the task; that of the task
+// lies a fixed number of bytes before it.
 bool EngineTask::is_nested() const {
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Winvalid-offsetof"

@@ -5,11 +5,12 @@
 
 #include <torch/csrc/autograd/function.h>
 
-// The backward that this thread is running, as autograd's engine knows it. A
-// backward that is called inside another is a task of its own. Ask it only on
-// the thread that runs it, while it runs.
 namespace lockstep::detail {
 
+// The backward that this thread is running, as autograd's engine knows it. A
+// backward that is called inside another is a task of its own.
+//
+// Threads: only on the thread that runs the backward, while it runs.
 class EngineTask {
  public:
   // Null outside of backward.
@@ -18,14 +19,14 @@ class EngineTask {
   explicit operator bool() const { return id_ != nullptr; }
   bool operator==(const EngineTask& other) const { return id_ == other.id_; }
 
-  // It computes the gradients of some tensors only, as autograd::grad() does,
-  // and backward() with a list of inputs.
+  // The backward computes the gradients of some tensors only, as
+  // autograd::grad() does, and backward() with a list of inputs.
   bool is_partial() const;
 
-  // It was called inside of another.
+  // The backward was called inside of another.
   bool is_nested() const;
 
-  // It will run `node`.
+  // The backward will run `node`.
   bool runs(const torch::autograd::Node* node) const;
 
   // Runs `callback` at the end of the current task, before backward() returns.
@@ -33,7 +34,7 @@ class EngineTask {
 
  private:
   explicit EngineTask(const void* id) : id_(id) {}
-  const void* id_;  // only while the task runs, for another may be there next
+  const void* id_;  // unique while the task runs; a later task may have it too
 };
 
 }  // namespace lockstep::detail

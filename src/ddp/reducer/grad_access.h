@@ -10,8 +10,8 @@
 
 namespace lockstep::detail {
 
-// Where gradients live: the one door to them. In `.grad`, or in a map that the
-// program has set.
+// Where gradients are: in `.grad`, or in a map that the program has set. All
+// reading and writing of gradients goes through it.
 //
 // Threads: guarded by the Reducer.
 class GradAccess {
@@ -22,7 +22,14 @@ class GradAccess {
     f(map_ ? (*map_)[parameter] : parameter.mutable_grad());
   }
 
+  bool has_gradient(const at::Tensor& parameter) const {
+    bool has = false;
+    with_grad(parameter, [&](const at::Tensor& grad) { has = grad.defined(); });
+    return has;
+  }
+
   bool has_map() const { return map_ != nullptr; }
+  // Null: gradients are in `.grad`.
   void use_map(std::shared_ptr<GradientMap> map) { map_ = std::move(map); }
 
  private:

@@ -62,8 +62,8 @@ GradHooks::GradHooks(const std::vector<at::Tensor>& parameters,
 }
 
 GradHooks::~GradHooks() {
-  // Inside of backward autograd may be going through these very hooks. They do
-  // nothing any more, and go with the accumulators, which nobody else owns.
+  // Inside of backward autograd may be going through these very hooks, so they
+  // stay: they do nothing any more, and are freed with their accumulators.
   if (EngineTask::current()) return;
   for (const Hook& hook : hooks_) {
     if (hook.key != 0) hook.accumulator->del_post_hook(hook.key);
@@ -89,8 +89,8 @@ std::weak_ptr<const void> watch_outputs(
   for (const at::Tensor& output : outputs) {
     if (!output.defined()) continue;
     watch(output);
-    // A view that is changed in place gets a new history, which goes on with
-    // that of its base.
+    // A view that is changed in place gets a new history, which continues the
+    // history of its base.
     if (output.is_view()) watch(output._base());
   }
   return alive;

@@ -13,30 +13,31 @@
 
 namespace lockstep::detail {
 
-// Who is told what happens in backward.
+// Is told what happens in backward.
 //
-// Threads: called on autograd's threads. What it throws comes out of
-// backward().
+// Threads: called on autograd's threads.
+// Errors:  what it throws comes out of backward().
 class BackwardListener {
  public:
   virtual ~BackwardListener() = default;
   // The gradient of a parameter has been accumulated.
   virtual void on_gradient(size_t parameter) = 0;
-  // Backward passes through outputs that were given to watch_outputs as
-  // `graph`.
+  // Backward has come to outputs that were given to watch_outputs() with this
+  // number.
   virtual void on_output(uint64_t graph) = 0;
 };
 
-// A hook behind the gradient of each parameter, for as long as this lives.
+// A hook on the gradient of each parameter, which tells the listener.
+// Destroying it removes the hooks.
 //
-// Ownership: autograd holds the accumulators, to which hooks belong, only
-//            weakly: this keeps them. Hooks hold the listener weakly.
+// Ownership: keeps the accumulators alive to which the hooks belong, because
+//            autograd holds them only weakly. Hooks hold the listener weakly.
 class GradHooks {
  public:
   using NodePtr = decltype(torch::autograd::impl::grad_accumulator(
       std::declval<const at::Tensor&>()));
 
-  // Errors: UsageError when two parameters are one.
+  // Errors: UsageError when two parameters are the same tensor.
   GradHooks(const std::vector<at::Tensor>& parameters,
             const std::vector<std::string>& names,
             const std::weak_ptr<BackwardListener>& listener);
@@ -48,8 +49,8 @@ class GradHooks {
     return hooks_[parameter].accumulator.get();
   }
 
-  // Whether `parameter` still has the hook: set_data with another type, as in
-  // module->to(dtype), drops it without a word.
+  // Whether `parameter` still has the hook: set_data() with another type, as in
+  // module->to(dtype), removes it silently.
   bool is_on(size_t index, const at::Tensor& parameter) const;
 
  private:
@@ -61,9 +62,9 @@ class GradHooks {
 };
 
 // Watches the nodes that made `outputs`, even when these are changed in place
-// afterwards: the listener hears of a backward that
-// passes them, with the number `graph`. What it returns lives as long as one of
-// these nodes; outputs without history have none.
+// afterwards: a backward that comes to them calls listener.on_output(graph).
+// The result expires with the last of these nodes; when no output has a history
+// it has expired already.
 std::weak_ptr<const void> watch_outputs(
     const std::vector<at::Tensor>& outputs, uint64_t graph,
     const std::weak_ptr<BackwardListener>& listener);

@@ -19,7 +19,7 @@ class Lanes::Fate : public std::enable_shared_from_this<Fate> {
       too_late = first_;
     }
     if (too_late) lane->abort(too_late);
-    // Weakly, because the lane owns the notice and we know the lane.
+    // Weakly, because the lane owns the notice.
     lane->on_failure([weak = weak_from_this()](const auto& cause) {
       if (const auto self = weak.lock()) self->end_all(cause);
     });

@@ -14,16 +14,16 @@
 namespace lockstep::detail {
 
 // The lanes of a Reducer: its own, and others by name, among the same ranks.
-// They share one fate: when one of them fails, all do, here and with that on
-// the other ranks, so nobody waits on a lane because another has failed.
+// When one lane fails all of them fail, on all ranks, so that no rank waits on
+// one lane because another has failed.
 //
-// Threads: as for a group; failures may come on any.
+// Threads: as for a group; a lane may fail on any thread.
 class Lanes {
  public:
   using Group = std::shared_ptr<ProcessGroup>;
 
-  // Opens the Reducer's own lane; those of before are let go of, so that no
-  // operation of theirs can meet a new one. A collective that blocks.
+  // Opens the Reducer's own lane and drops the lanes from before, so that no
+  // old operation can pair with a new one. A collective that blocks.
   void open(const Group& parent, std::optional<Deadline::Duration> timeout);
 
   const Group& own() const { return own_; }
@@ -38,7 +38,8 @@ class Lanes {
   std::exception_ptr failure() const;
 
  private:
-  // What the lanes' notices hold: they may outlive this object.
+  // Fails all lanes when one fails. The lanes' notices hold it, as they may
+  // outlive this object.
   class Fate;
 
   Group open_one(ProcessGroup& parent, const std::string& name);

@@ -6,12 +6,13 @@
 
 #include <fmt/format.h>
 
+#include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 
 namespace lockstep::detail {
 namespace {
 
-constexpr size_t kMostNamed = 20;
+constexpr size_t kMaxNamed = 20;
 
 const char* unfinished_remedy(const ReducerOptions& options) {
   if (options.static_graph) {
@@ -36,12 +37,12 @@ const char* unfinished_remedy(const ReducerOptions& options) {
 std::string parameters_text(const std::vector<size_t>& indices,
                             const std::vector<std::string>& names) {
   std::string text;
-  for (size_t i = 0; i < std::min(indices.size(), kMostNamed); ++i) {
+  for (size_t i = 0; i < std::min(indices.size(), kMaxNamed); ++i) {
     text += fmt::format("{}{} ('{}')", i == 0 ? "" : ", ", indices[i],
                         names[indices[i]]);
   }
-  if (indices.size() > kMostNamed) {
-    text += fmt::format(" and {} more", indices.size() - kMostNamed);
+  if (indices.size() > kMaxNamed) {
+    text += fmt::format(" and {} more", indices.size() - kMaxNamed);
   }
   return text;
 }
@@ -101,6 +102,19 @@ std::string again_text(int rank) {
       "the forward again, or say how often backward() is called after one "
       "forward: backwards_per_forward.",
       rank);
+}
+
+std::string not_in_map_text(size_t index, const std::string& name) {
+  return fmt::format(
+      "gradients are read from a GradientMap, and backward() has put that of "
+      "parameter {} ('{}') into .grad; fill the map and call mark_ready(), or "
+      "set_gradient_map(nullptr)",
+      index, name);
+}
+
+std::string hook_text(size_t bucket, size_t bucket_count,
+                      const std::string& hook) {
+  return fmt::format("bucket {} of {}, hook '{}'", bucket, bucket_count, hook);
 }
 
 void warn_of_create_graph() {

@@ -25,7 +25,8 @@ class NoticeList {
                    call);
     notices_.push_back(std::move(notice));
   }
-  // A notice may end the Reducer, and this list with it.
+  // Calls a copy of the list: a notice may destroy the Reducer, and this list
+  // with it.
   void operator()(Args... args) const {
     const std::vector<Notice> notices = notices_;
     for (const Notice& notice : notices) notice(args...);
@@ -36,8 +37,8 @@ class NoticeList {
   std::vector<Notice> notices_;
 };
 
-// Who wants to know what of a Reducer. A list each: the wrapper, an optimizer
-// and the program may all have one.
+// The functions that a Reducer calls on events, a list for each event: the
+// wrapper, an optimizer and the program may all add one.
 //
 // Threads: changed between steps only, and called without the Reducer's lock.
 struct Notices {

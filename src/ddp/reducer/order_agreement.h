@@ -11,12 +11,14 @@
 
 namespace lockstep::detail {
 
-// Gives all ranks the order of arrival that rank 0 has seen: it may differ from
-// rank to rank, and buckets must not. The collective travels while the program
-// computes.
+// Gives all ranks the order in which gradients arrived on rank 0. The order may
+// differ between ranks, but buckets must not. The program computes between
+// begin() and finish().
+//
+// Threads: guarded by the Reducer.
 class OrderAgreement {
  public:
-  // Every rank begins, at the same place in the order of `group`.
+  // Launches a collective on `group`, on every rank.
   void begin(ProcessGroup& group, const std::vector<size_t>& order) {
     words_ = std::make_shared<std::vector<int64_t>>(order.begin(), order.end());
     CallOptions options;
@@ -26,13 +28,14 @@ class OrderAgreement {
 
   bool is_pending() const { return work_ != nullptr; }
 
-  // Waits for it.
+  // Waits for the collective and returns rank 0's order.
   std::vector<size_t> finish() {
     const std::shared_ptr<Work> work = std::exchange(work_, nullptr);
     work->wait();
     return {words_->begin(), words_->end()};
   }
 
+  // Forgets a collective that is pending.
   void reset() { work_ = nullptr; }
 
  private:

@@ -11,7 +11,8 @@
 
 namespace lockstep::detail {
 
-// The parameters of a Reducer, and what errors and plans call them.
+// The parameters of a Reducer, with their names in errors and their sizes and
+// types in plans.
 struct ParameterSet {
   std::vector<at::Tensor> tensors;
   std::vector<std::string> names;

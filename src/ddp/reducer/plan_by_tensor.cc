@@ -8,7 +8,7 @@
 namespace lockstep::detail {
 namespace {
 
-// Appends a bucket for each type among `items`, in the order of its first.
+// Appends a bucket for each type among `items`, ordered by its first item.
 void append_by_type(const std::vector<size_t>& items,
                     const std::vector<PlanItem>& all, BucketPlan& plan) {
   const size_t begin = plan.buckets.size();

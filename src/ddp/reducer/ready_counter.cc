@@ -30,6 +30,14 @@ ReadyCounter::Verdict ReadyCounter::on_gradient(size_t parameter) {
                                                   : Verdict::kNotYet;
 }
 
+std::vector<size_t> ReadyCounter::missing() const {
+  std::vector<size_t> indices;
+  for (size_t i = 0; i < ready_.size(); ++i) {
+    if (!ready_[i]) indices.push_back(i);
+  }
+  return indices;
+}
+
 std::vector<size_t> ReadyCounter::never_used() const {
   std::vector<size_t> never;
   for (size_t i = 0; i < expected_.size(); ++i) {

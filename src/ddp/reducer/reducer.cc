@@ -1,32 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // One training step, from top to bottom: a forward is prepared, gradients
 // arrive, buckets are launched in order, and the end of backward waits for
-// them. A cycle is what ends with one reduction.
+// them. A cycle is the time from one reduction to the next.
 #include <algorithm>
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/ones.h>
 #include <fmt/format.h>
 
 #include "ddp/reducer/messages.h"
 #include "ddp/reducer/reducer_core.h"
 #include "lockstep/base/error.h"
-#include "lockstep/tensor/collectives.h"
 #include "lockstep/trace/trace.h"
 
 namespace lockstep::detail {
-
-// Every change of phase. A failure may come at any time, and so may a reset,
-// which goes back to Idle.
-void ReducerCore::enter(Phase next) {
-  const bool legal =
-      (phase_ == Phase::kIdle && next == Phase::kExpecting) ||
-      (phase_ == Phase::kExpecting && next == Phase::kReducing) ||
-      (phase_ == Phase::kReducing && next == Phase::kFinalizing) ||
-      next == Phase::kIdle || next == Phase::kFailed;
-  LOCKSTEP_ASSERT(legal);
-  phase_ = next;
-}
 
 // ---- A forward is prepared.
 
@@ -34,27 +20,27 @@ void ReducerCore::prepare_for_forward() {
   const bool is_due = should_rebuild_buckets();
   Lock lock(mutex_);
   if (no_sync_ > 0) return;
-  check_usable();
+  phase_.check_usable();
   ++iterations_;
   if (!is_due || new_order_.is_pending()) return;
-  // The new buckets come with prepare_for_backward: forward hides the way.
+  // prepare_for_backward() makes the new buckets: the order travels meanwhile.
   in_step(lock, [&] { new_order_.begin(*group(), rebuild_.take()); });
 }
 
 void ReducerCore::prepare_for_backward(const Tensors& outputs) {
   Lock lock(mutex_);
   if (no_sync_ > 0 || !grad_hooks_) return;
-  is_asked_ = true;
-  check_usable();
-  if (phase_ == Phase::kReducing) {
+  was_prepared_ = true;
+  phase_.check_usable();
+  if (phase_.is(Phase::kReducing)) {
     in_step(lock, [&] { throw UsageError(unfinished()); });
   }
   finish_rebuild(lock);
   const bool needs_end =
       options_.static_graph || options_.backwards_per_forward > 1;
   tracker_.expect(outputs, weak_from_this(), needs_end);
-  if (phase_ == Phase::kIdle) {
-    enter(Phase::kExpecting);
+  if (phase_.is(Phase::kIdle)) {
+    phase_.enter(Phase::kExpecting);
     start_cycle();
   }
 }
@@ -71,12 +57,12 @@ void ReducerCore::start_cycle() {
 
 // ---- Backward begins.
 
-// It has come to prepared outputs: its end is the end of the cycle.
+// Backward has come to prepared outputs: its end is the end of the cycle.
 void ReducerCore::on_output(uint64_t graph) {
-  if (EngineTask::current().is_partial()) return;  // no gradients for us
+  if (EngineTask::current().is_partial()) return;  // some gradients only
   const at::NoGradGuard no_grad;
   Lock lock(mutex_);
-  if (!grad_hooks_ || phase_ == Phase::kFailed) return;
+  if (!grad_hooks_ || phase_.is(Phase::kFailed)) return;
   switch (tracker_.reach(graph)) {
     case BackwardTracker::Reached::kForgotten:
       return;
@@ -86,17 +72,17 @@ void ReducerCore::on_output(uint64_t graph) {
       break;
   }
   follow_this_task();
-  if (phase_ != Phase::kExpecting) return;
+  if (!phase_.is(Phase::kExpecting)) return;
   in_step(lock, [&] { begin_reducing(lock); });
 }
 
-// The first sign of backward. Whatever will get no gradient is ready.
+// At the first output or gradient that backward comes to. Parameters that will
+// get no gradient are ready at once.
 void ReducerCore::begin_reducing(Lock& lock) {
-  enter(Phase::kReducing);
+  phase_.enter(Phase::kReducing);
   ++backwards_;
   clock_.begin_backward(queue_.size());
-  const std::vector<size_t> unused = find_unused();
-  accept_unused(unused, lock);
+  for (const size_t parameter : find_unused()) accept(parameter, true, lock);
 }
 
 std::vector<size_t> ReducerCore::find_unused() {
@@ -110,33 +96,20 @@ std::vector<size_t> ReducerCore::find_unused() {
     unused = unused_->find(*grad_hooks_, parameters_.tensors);
   }
   const bool known = counter_.is_static() ? !counter_.is_learning() : search;
-  if (options_.skip_unused && known) agree_on_use(unused);
-  return unused;
-}
-
-// What any rank uses: the same everywhere, or ranks would skip different
-// buckets.
-void ReducerCore::agree_on_use(const std::vector<size_t>& unused) {
-  at::Tensor used =
-      at::ones({static_cast<int64_t>(parameters_.size())}, at::kInt);
-  auto* words = static_cast<int32_t*>(used.data_ptr());
-  for (const size_t parameter : unused) {
-    // It may have been used before, inside of no_sync().
-    words[parameter] = used_->is_marked(parameter) ? 1 : 0;
+  if (options_.skip_unused && known) {
+    queue_.set_used(used_->agree(*group(), unused));
   }
-  CallOptions now;
-  now.sync = true;
-  all_reduce(*group(), used, ReduceOp::kMax, now);
-  queue_.set_used([&](size_t parameter) { return words[parameter] != 0; });
+  return unused;
 }
 
 // ---- Gradients arrive.
 
-// A gradient is ours when its backward was prepared; inside no_sync() it must
-// have been reached.
+// Whether the gradients that come now are to be reduced: their backward was
+// prepared. Inside no_sync() only those of a backward that has come to prepared
+// outputs.
 bool ReducerCore::expects_gradients() const {
-  if (phase_ == Phase::kReducing) return true;
-  return phase_ == Phase::kExpecting && no_sync_ == 0 &&
+  if (phase_.is(Phase::kReducing)) return true;
+  return phase_.is(Phase::kExpecting) && no_sync_ == 0 &&
          tracker_.expects_gradients();
 }
 
@@ -144,22 +117,20 @@ void ReducerCore::on_gradient(size_t parameter) {
   const at::NoGradGuard no_grad;
   Lock lock(mutex_);
   if (!grad_hooks_) return;
-  if (used_) {
-    access_.with_grad(parameters_.tensors[parameter],
-                      [&](const at::Tensor& grad) {
-                        if (grad.defined()) used_->mark(parameter);
-                      });
-  }
+  const at::Tensor& tensor = parameters_.tensors[parameter];
+  const std::string& name = parameters_.names[parameter];
+  if (used_ && access_.has_gradient(tensor)) used_->mark(parameter);
   if (!expects_gradients()) return warn_of_bypass();
   in_step(lock, [&] {
     const EngineTask task = EngineTask::current();
-    if (task && access_.has_map()) check_map_has(parameter);
+    if (task && access_.has_map() && !access_.has_gradient(tensor)) {
+      throw UsageError(not_in_map_text(parameter, name));
+    }
     if (task && !tracker_.has_open_task() && !task.is_nested()) {
       follow_this_task();
     }
-    if (phase_ == Phase::kExpecting) begin_reducing(lock);
+    if (phase_.is(Phase::kExpecting)) begin_reducing(lock);
     rebuild_.add(parameter);
-    const std::string& name = parameters_.names[parameter];
     switch (counter_.on_gradient(parameter)) {
       case ReadyCounter::Verdict::kReady:
         return accept(parameter, false, lock);
@@ -174,11 +145,7 @@ void ReducerCore::on_gradient(size_t parameter) {
   });
 }
 
-void ReducerCore::accept_unused(const std::vector<size_t>& parameters,
-                                Lock& lock) {
-  for (const size_t parameter : parameters) accept(parameter, true, lock);
-}
-
+// The parameter is ready: its gradient is there, or `is_unused`.
 void ReducerCore::accept(size_t parameter, bool is_unused, Lock& lock) {
   if (used_ && !used_->is_marked(parameter)) is_unused = true;
   counter_.mark_ready(parameter);
@@ -192,7 +159,8 @@ void ReducerCore::launch_ready_buckets(Lock& lock) {
   queue_.launch_ready(lock, [&](const Bucket& bucket, size_t index) {
     return launch(bucket, index);
   });
-  // Nobody has told us where the outermost backward ends: this one will do.
+  // No prepared output was reached, so it is not known which backward is the
+  // outermost: the one that runs now counts as the last.
   if (queue_.are_all_launched() && EngineTask::current() &&
       !tracker_.has_open_task()) {
     follow_this_task();
@@ -214,12 +182,16 @@ Future<at::Tensor> ReducerCore::run_hook(const GradBucket& bucket,
   span.arg("bucket", static_cast<int64_t>(bucket.index()));
   span.arg("bytes", static_cast<int64_t>(bytes));
   try {
+    std::optional<ErrorPartScope> scope;
+    if (hook_.is_registered) {
+      scope.emplace(hook_text(bucket.index(), bucket.count(), hook_.name));
+    }
     auto result = run_comm_hook(bucket);
     LOCKSTEP_CHECK(result.valid(), UsageError,
                    "'{}' returned an empty Future for bucket {}", hook_.name,
                    bucket.index());
     return result;
-  } catch (...) {  // comes out of backward when its turn is there
+  } catch (...) {  // comes out of backward, which names the hook
     return make_failed_future<at::Tensor>(std::current_exception());
   }
 }
@@ -236,37 +208,39 @@ void ReducerCore::end_task(const EngineTask& task) {
   const at::NoGradGuard no_grad;
   Lock lock(mutex_);
   tracker_.close(task);
-  if (tracker_.has_open_task() || phase_ != Phase::kReducing) return;
+  if (tracker_.has_open_task() || !phase_.is(Phase::kReducing)) return;
   in_step(lock, [&] {
     if (counter_.end_backward()) end_cycle(lock);
   });
 }
 
-// The last backward of the cycle has ended. What is not ready now never will.
+// The last backward of the cycle has ended: a parameter that is not ready now
+// gets no further gradient. Where a static graph has not promised a number of
+// gradients, the ones that came are enough.
 void ReducerCore::end_cycle(Lock& lock) {
   const bool learning = counter_.is_learning();
-  const bool open = learning || !counter_.is_static();  // to anything
+  const bool promised = counter_.is_static() && !learning;
   std::vector<size_t> unused;
-  for (const size_t parameter : missing()) {
-    if (open && counter_.has_gradient(parameter)) {
+  for (const size_t parameter : counter_.missing()) {
+    if (!promised && counter_.has_gradient(parameter)) {
       accept(parameter, false, lock);
-    } else if (learning || (open && options_.find_unused_parameters)) {
+    } else if (learning || (!promised && options_.find_unused_parameters)) {
       unused.push_back(parameter);
     }
   }
   if (grad_hooks_) {
-    check_hooks_are_on(*grad_hooks_, parameters_.tensors, missing(),
+    check_hooks_are_on(*grad_hooks_, parameters_.tensors, counter_.missing(),
                        parameters_.names);
   }
   if (learning) counter_.learn();
-  accept_unused(unused, lock);
+  for (const size_t parameter : unused) accept(parameter, true, lock);
   if (learning || !unused.empty()) unused_->note(unused, learning);
   if (!queue_.are_all_launched()) throw UsageError(unfinished());
   finalize(lock);
 }
 
 void ReducerCore::finalize(Lock& lock) {
-  enter(Phase::kFinalizing);
+  phase_.enter(Phase::kFinalizing);
   at::Tensor used = used_ ? used_->take() : at::Tensor();
   lock.unlock();
   notices_.backward_end();
@@ -275,16 +249,17 @@ void ReducerCore::finalize(Lock& lock) {
   clock_.end();
   rebuild_.end_cycle(parameters_.size());
   coming_ = {};
-  const bool goes_on = tracker_.end_cycle();
-  enter(Phase::kIdle);
-  if (!goes_on) return;
-  enter(Phase::kExpecting);
+  const bool expects_another = tracker_.end_cycle();
+  phase_.enter(Phase::kIdle);
+  if (!expects_another) return;
+  phase_.enter(Phase::kExpecting);
   start_cycle();
 }
 
-// Without the lock at first, and with it at the end.
+// Waits for the results of all buckets and makes them the gradients. Called
+// without the lock, returns with it.
 void ReducerCore::collect_results(Lock& lock) {
-  // The group's own error, which names ranks, comes before this.
+  // Longer than the group's timeout, because the group's error names ranks.
   constexpr Deadline::Duration longest = std::chrono::hours(24 * 365);
   const auto patience =
       std::min(group()->timeout(), longest) + std::chrono::seconds(5);
@@ -301,12 +276,17 @@ void ReducerCore::collect_results(Lock& lock) {
                    "after {} s; does its hook always set a result?",
                    i, queue_.size(), hook_.name,
                    std::chrono::duration<double>(patience).count());
-    const at::Tensor& value = bucket.result().get(Deadline::in(patience));
     const GradBucket view = bucket.view(i, queue_.size());
-    if (!optimizer_in_backward_ && view.is_skipped()) {
-      bucket.finish(view.buffer(), is_never_used);
-    } else if (!optimizer_in_backward_) {
-      bucket.finish(value, is_used);
+    try {
+      const at::Tensor& value = bucket.result().get(Deadline::in(patience));
+      if (!optimizer_in_backward_ && view.is_skipped()) {
+        bucket.finish(view.buffer(), is_never_used);
+      } else if (!optimizer_in_backward_) {
+        bucket.finish(value, is_used);
+      }
+    } catch (...) {
+      if (!hook_.is_registered) throw;
+      rethrow_with_part(hook_text(i, queue_.size(), hook_.name));
     }
     bucket.release();
   }
@@ -315,8 +295,8 @@ void ReducerCore::collect_results(Lock& lock) {
   wait_for_futures(lock, patience);
 }
 
-// A future that is installed while we wait is waited for too; from the moment
-// we have the lock and there are none it belongs to the next backward.
+// A future that is installed during this wait is waited for too. Futures that
+// come after it belong to the next backward.
 void ReducerCore::wait_for_futures(Lock& lock, Deadline::Duration patience) {
   lock.lock();
   while (!coming_.futures.empty()) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -24,6 +23,8 @@
 #include "ddp/reducer/ready_counter.h"
 #include "ddp/reducer/rebuild.h"
 #include "ddp/reducer/step_clock.h"
+#include "ddp/reducer/step_phase.h"
+#include "ddp/reducer/step_report.h"
 #include "ddp/reducer/unused_parameters.h"
 #include "ddp/reducer/used_map.h"
 #include "lockstep/base/thread.h"
@@ -32,25 +33,16 @@
 
 namespace lockstep::detail {
 
-// Where a Reducer is in a step.
-enum class Phase {
-  kIdle,        // gradients are nobody's business
-  kExpecting,   // a forward was prepared
-  kReducing,    // backward runs
-  kFinalizing,  // backward has ended, buckets may still travel
-  kFailed,      // until reset
-};
-const char* to_text(Phase phase);
-
 // What a Reducer is: the state of a step, and the parts it decides with. The
-// step itself is in reducer.cc, from top to bottom; making and remaking in
-// reducer_setup.cc. The public class hands its calls on to this one by the same
-// names; reducer.h says what they do.
+// step itself is in reducer.cc, from top to bottom; how a Reducer is made and
+// reset in reducer_setup.cc. The public class has functions of the same names;
+// reducer.h says what they do.
 //
-// Threads:   autograd's hooks may come on several threads; mutex_ guards all
-//            that a step changes and is never held in a communication hook or a
-//            notice.
-// Ownership: hooks and callbacks hold it weakly, or for the time of a call.
+// Threads:   autograd's hooks may come on several threads; mutex_ guards
+//            everything that a step changes and is never held in a
+//            communication hook or a notice.
+// Ownership: autograd's hooks and the ends of backwards refer to it by weak
+//            pointers, which they lock for the time of a call.
 class ReducerCore : public BackwardListener,
                     public std::enable_shared_from_this<ReducerCore> {
  public:
@@ -91,37 +83,27 @@ class ReducerCore : public BackwardListener,
   void set_static_graph();
   void set_sparse_metadata(const std::map<std::string, at::Tensor>& rows);
   void set_divisor(int ranks);
-  int divisor();
   // Adds a notice, between steps.
   template <class List, class Notice>
   void add_notice(const char* call, List Notices::*list, Notice notice) {
     const std::lock_guard lock(mutex_);
-    check_between_steps(call);
+    phase_.check_between_steps(call);
     (notices_.*list).add(std::move(notice), call);
   }
   void record_arrival_of_all();
-  void update_process_group(Group group);
-  void reset_state();
   void remove_autograd_hooks();
+  // update_process_group(), and without a group reset_state().
+  void reset(Group new_parent = nullptr);
 
-  // ---- What there is.
+  // ---- What there is, and what happened.
 
   const ParameterSet& parameters() const { return parameters_; }
   const BucketPlan& bucket_plan() const { return queue_.plan(); }
   const Group& group() const { return lanes_.own(); }
-  Group lane(const std::string& name);
-  at::Tensor local_used_map();
-  int64_t iterations();
-  int64_t backwards();
-  std::vector<std::chrono::nanoseconds> backward_times();
-  bool has_rebuilt_buckets();
-  StepTimes last_step();
-  StepTotals all_steps();
-  bool is_syncing();
-  std::vector<size_t> unused_parameters();
   const std::string& comm_hook_name() const { return hook_.name; }
-  bool is_graph_static();
-  std::exception_ptr error();
+  at::Tensor local_used_map();
+  bool is_syncing();
+  StepReport report();
 
  private:
   using Lock = std::unique_lock<std::mutex>;
@@ -131,7 +113,7 @@ class ReducerCore : public BackwardListener,
     std::string name = "all_reduce";
     bool is_registered = false;  // by a program, since the last reset
   };
-  // What a program has said of the coming backward, or of the one that runs.
+  // Settings that hold for one backward: the next, or the one that runs.
   struct Coming {
     std::vector<Future<void>> futures;         // its end waits for them
     std::map<size_t, at::Tensor> sparse_rows;  // by parameter
@@ -140,15 +122,12 @@ class ReducerCore : public BackwardListener,
 
   ReducerCore(ParameterSet parameters, Group group, ReducerOptions options);
 
-  // The step; `lock` is held where it is given.
-  void enter(Phase next);
+  // The step; functions with a `lock` are called with it held.
   void start_cycle();
   bool expects_gradients() const;
   void begin_reducing(Lock& lock);
   std::vector<size_t> find_unused();
-  void agree_on_use(const std::vector<size_t>& unused);
   void accept(size_t parameter, bool is_unused, Lock& lock);
-  void accept_unused(const std::vector<size_t>& parameters, Lock& lock);
   void launch_ready_buckets(Lock& lock);
   Future<at::Tensor> launch(const Bucket& bucket, size_t index);
   Future<at::Tensor> run_hook(const GradBucket& bucket, size_t bytes);
@@ -160,13 +139,9 @@ class ReducerCore : public BackwardListener,
   void wait_for_futures(Lock& lock, Deadline::Duration patience);
 
   // How it fails.
-  std::vector<size_t> missing() const;
-  std::string unfinished() const;  // for an error about those
-  void check_usable() const;
-  void check_between_steps(const char* call) const;
+  std::string unfinished() const;  // the text of an error
   void refuse_to_go_again() const;
   void warn_of_bypass();
-  void check_map_has(size_t parameter) const;
   [[noreturn]] void fail(std::exception_ptr error, Lock& lock);
   // Runs a part of the step; what it throws ends the step.
   template <class Body>
@@ -178,13 +153,12 @@ class ReducerCore : public BackwardListener,
     }
   }
 
-  // Making and remaking.
+  // Making and resetting.
   void track_use();
   void build_buckets(BucketPlan plan);
   std::unique_ptr<Bucket> make_bucket(const std::vector<size_t>& indices);
   bool finish_rebuild(Lock& lock);
-  void begin_reset();
-  void end_reset();
+  void forget_step();
 
   const ParameterSet parameters_;
   ReducerOptions options_;
@@ -196,8 +170,7 @@ class ReducerCore : public BackwardListener,
   Notices notices_;
 
   std::mutex mutex_;
-  Phase phase_ LOCKSTEP_GUARDED_BY(mutex_) = Phase::kIdle;
-  std::exception_ptr error_ LOCKSTEP_GUARDED_BY(mutex_);
+  StepPhase phase_ LOCKSTEP_GUARDED_BY(mutex_);
   BackwardTracker tracker_ LOCKSTEP_GUARDED_BY(mutex_);
   BucketQueue queue_ LOCKSTEP_GUARDED_BY(mutex_);
   ReadyCounter counter_ LOCKSTEP_GUARDED_BY(mutex_);
@@ -209,8 +182,10 @@ class ReducerCore : public BackwardListener,
   Coming coming_ LOCKSTEP_GUARDED_BY(mutex_);
   int64_t iterations_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
   int64_t backwards_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
-  int no_sync_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
-  bool is_asked_ LOCKSTEP_GUARDED_BY(mutex_) = false;  // to reduce, or not to
+  int no_sync_ LOCKSTEP_GUARDED_BY(mutex_) = 0;  // how many guards live
+  // prepare_for_backward() or no_sync() was called at least once.
+  bool was_prepared_ LOCKSTEP_GUARDED_BY(mutex_) = false;
+  bool warned_of_bypass_ LOCKSTEP_GUARDED_BY(mutex_) = false;
   bool optimizer_in_backward_ LOCKSTEP_GUARDED_BY(mutex_) = false;
 };
 

@@ -2,8 +2,11 @@
 // What programs call, handed on to the core.
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "ddp/reducer/plan_by_tensor.h"
 #include "ddp/reducer/reducer_core.h"
+#include "lockstep/base/error.h"
 #include "lockstep/ddp/reducer.h"
 
 namespace lockstep {
@@ -54,7 +57,7 @@ void Reducer::on_plan_change(PlanNotice notice) {
 }
 void Reducer::on_plan_change(
     std::function<void(const BucketPlan& after)> notice) {
-  if (!notice) return on_plan_change(PlanNotice());  // which refuses it
+  if (!notice) return on_plan_change(PlanNotice());  // throws the UsageError
   on_plan_change(PlanNotice([notice = std::move(notice)](
                                 const BucketPlan& /*before*/,
                                 const BucketPlan& after) { notice(after); }));
@@ -72,13 +75,13 @@ void Reducer::set_sparse_metadata(
   core_->set_sparse_metadata(rows);
 }
 void Reducer::set_divisor(int ranks) { core_->set_divisor(ranks); }
-int Reducer::divisor() const { return core_->divisor(); }
+int Reducer::divisor() const { return core_->hook_context().divisor(); }
 const BucketPlan& Reducer::bucket_plan() const { return core_->bucket_plan(); }
 bool Reducer::should_rebuild_buckets() const {
   return core_->should_rebuild_buckets();
 }
 bool Reducer::has_rebuilt_buckets() const {
-  return core_->has_rebuilt_buckets();
+  return core_->report().has_rebuilt_buckets;
 }
 bool Reducer::rebuild_buckets() { return core_->rebuild_buckets(); }
 void Reducer::set_bucket_plan(BucketPlan plan) {
@@ -109,29 +112,32 @@ const std::shared_ptr<ProcessGroup>& Reducer::group() const {
   return core_->group();
 }
 std::shared_ptr<ProcessGroup> Reducer::lane(const std::string& name) {
-  return core_->lane(name);
+  return core_->hook_context().lane(name);
 }
 void Reducer::update_process_group(std::shared_ptr<ProcessGroup> group) {
-  core_->update_process_group(std::move(group));
+  LOCKSTEP_CHECK(group != nullptr, UsageError, "the new group is null");
+  core_->reset(std::move(group));
 }
-void Reducer::reset_state() { core_->reset_state(); }
+void Reducer::reset_state() { core_->reset(); }
 void Reducer::remove_autograd_hooks() { core_->remove_autograd_hooks(); }
-int64_t Reducer::iterations() const { return core_->iterations(); }
-int64_t Reducer::backwards() const { return core_->backwards(); }
+int64_t Reducer::iterations() const { return core_->report().iterations; }
+int64_t Reducer::backwards() const { return core_->report().backwards; }
 std::vector<std::chrono::nanoseconds> Reducer::backward_times() const {
-  return core_->backward_times();
+  return core_->report().backward_times;
 }
-StepTimes Reducer::last_step() const { return core_->last_step(); }
-StepTotals Reducer::all_steps() const { return core_->all_steps(); }
+StepTimes Reducer::last_step() const { return core_->report().last_step; }
+StepTotals Reducer::all_steps() const { return core_->report().all_steps; }
 bool Reducer::is_syncing() const { return core_->is_syncing(); }
 void Reducer::check_parameters() const { core_->check_parameters(); }
 std::vector<size_t> Reducer::unused_parameters() const {
-  return core_->unused_parameters();
+  return core_->report().unused_parameters;
 }
 const std::string& Reducer::comm_hook_name() const {
   return core_->comm_hook_name();
 }
-bool Reducer::is_graph_static() const { return core_->is_graph_static(); }
-std::exception_ptr Reducer::error() const { return core_->error(); }
+bool Reducer::is_graph_static() const {
+  return core_->report().is_graph_static;
+}
+std::exception_ptr Reducer::error() const { return core_->report().error; }
 
 }  // namespace lockstep

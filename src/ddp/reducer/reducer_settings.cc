@@ -12,46 +12,30 @@
 
 namespace lockstep::detail {
 
-const char* to_text(Phase phase) {
-  switch (phase) {
-    case Phase::kIdle:
-      return "idle";
-    case Phase::kExpecting:
-      return "expecting a backward";
-    case Phase::kReducing:
-      return "in a backward";
-    case Phase::kFinalizing:
-      return "at the end of a backward";
-    case Phase::kFailed:
-      return "failed";
-  }
-  return "?";
-}
-
-// ---- Gradients by hand.
+// ---- Gradients that no backward() brings.
 
 void ReducerCore::mark_ready(size_t parameter) {
   LOCKSTEP_CHECK(parameter < parameters_.size(), UsageError,
                  "parameter {} of {}", parameter, parameters_.size());
   {
     const Lock lock(mutex_);
-    check_usable();
+    phase_.check_usable();
     LOCKSTEP_CHECK(expects_gradients(), UsageError,
                    "mark_ready needs a prepare_for_backward before it; the "
                    "Reducer is {}",
-                   to_text(phase_));
+                   phase_.text());
   }
   on_gradient(parameter);
 }
 
 void ReducerCore::finish_backward() {
   Lock lock(mutex_);
-  check_usable();
+  phase_.check_usable();
   LOCKSTEP_CHECK(
-      phase_ == Phase::kExpecting || phase_ == Phase::kReducing, UsageError,
-      "finish_backward was called while the Reducer is {}", to_text(phase_));
+      phase_.is(Phase::kExpecting) || phase_.is(Phase::kReducing), UsageError,
+      "finish_backward was called while the Reducer is {}", phase_.text());
   in_step(lock, [&] {
-    if (phase_ == Phase::kExpecting) begin_reducing(lock);
+    if (phase_.is(Phase::kExpecting)) begin_reducing(lock);
     if (counter_.end_backward()) end_cycle(lock);
   });
 }
@@ -68,7 +52,7 @@ HookContext ReducerCore::hook_context() {
                            "lane '{}' was asked for after the Reducer was "
                            "destroyed",
                            name);
-            return self->lane(name);
+            return self->lanes_.get(name);
           }};
 }
 
@@ -76,19 +60,19 @@ Future<at::Tensor> ReducerCore::run_comm_hook(const GradBucket& bucket) {
   return hook_.call(bucket, hook_context());
 }
 
-ReducerCore::Group ReducerCore::lane(const std::string& name) {
-  return lanes_.get(name);
-}
-
 void ReducerCore::register_comm_hook(CommHook hook, const std::string& name) {
   const Lock lock(mutex_);
-  check_between_steps("register_comm_hook");
-  LOCKSTEP_CHECK(hook, UsageError, "the hook '{}' is empty", name);
+  phase_.check_between_steps("register_comm_hook");
+  const std::string called = !name.empty()         ? name
+                             : hook.name().empty() ? "hook"
+                                                   : hook.name();
+  LOCKSTEP_CHECK(hook, UsageError, "the hook '{}' is empty", called);
   LOCKSTEP_CHECK(!hook_.is_registered, UsageError,
                  "a communication hook can be registered once: '{}' is, and "
                  "'{}' came second",
-                 hook_.name, name);
-  hook_ = {std::move(hook), name, true};
+                 hook_.name, called);
+  if (hook.updates_parameters()) optimizer_in_backward_ = true;
+  hook_ = {std::move(hook), called, true};
 }
 
 std::vector<GradBucket> ReducerCore::grad_buckets(bool zeros) {
@@ -105,12 +89,12 @@ std::vector<GradBucket> ReducerCore::grad_buckets(bool zeros) {
 void ReducerCore::add_no_sync(int change) {
   const Lock lock(mutex_);
   no_sync_ += change;
-  is_asked_ = true;
+  was_prepared_ = true;
 }
 
 void ReducerCore::set_gradient_map(std::shared_ptr<GradientMap> map) {
   const Lock lock(mutex_);
-  check_between_steps("set_gradient_map");
+  phase_.check_between_steps("set_gradient_map");
   for (size_t i = 0; i < queue_.size(); ++i) queue_[i].evict_gradients();
   access_.use_map(std::move(map));
   for (size_t i = 0; i < queue_.size(); ++i) queue_[i].adopt_gradients();
@@ -126,13 +110,13 @@ void ReducerCore::install_futures(const std::vector<Future<void>>& futures) {
 
 void ReducerCore::set_optimizer_in_backward(bool on) {
   const Lock lock(mutex_);
-  check_between_steps("set_optimizer_in_backward");
+  phase_.check_between_steps("set_optimizer_in_backward");
   optimizer_in_backward_ = on;
 }
 
 void ReducerCore::set_static_graph() {
   const Lock lock(mutex_);
-  LOCKSTEP_CHECK(iterations_ == 0 && backwards_ == 0 && phase_ == Phase::kIdle,
+  LOCKSTEP_CHECK(iterations_ == 0 && backwards_ == 0 && phase_.is(Phase::kIdle),
                  UsageError,
                  "set_static_graph was called after {} iterations; call it "
                  "before the first",
@@ -147,7 +131,7 @@ void ReducerCore::set_static_graph() {
 void ReducerCore::set_sparse_metadata(
     const std::map<std::string, at::Tensor>& rows) {
   const Lock lock(mutex_);
-  check_between_steps("set_sparse_metadata");
+  phase_.check_between_steps("set_sparse_metadata");
   std::map<std::string, at::Tensor> left = rows;
   std::map<size_t, at::Tensor> checked;
   for (size_t i = 0; i < parameters_.size(); ++i) {
@@ -168,17 +152,15 @@ void ReducerCore::set_sparse_metadata(
   for (const auto& [parameter, one] : checked) {
     dynamic_cast<SparseBucket&>(queue_.bucket_of(parameter)).set_rows(one);
   }
-  coming_.sparse_rows = std::move(checked);  // for a rebuild in between
+  coming_.sparse_rows = std::move(checked);  // for buckets that are rebuilt
 }
 
 void ReducerCore::set_divisor(int ranks) {
   LOCKSTEP_CHECK(ranks >= 1, UsageError, "a divisor of {} is below 1", ranks);
   const Lock lock(mutex_);
-  check_between_steps("set_divisor");
+  phase_.check_between_steps("set_divisor");
   coming_.divisor = ranks;
 }
-
-int ReducerCore::divisor() { return hook_context().divisor(); }
 
 void ReducerCore::record_arrival_of_all() {
   const Lock lock(mutex_);
@@ -195,41 +177,11 @@ void ReducerCore::remove_autograd_hooks() {
   notices_ = {};
 }
 
-// ---- What there is.
+// ---- What there is, and what happened.
 
 at::Tensor ReducerCore::local_used_map() {
   const Lock lock(mutex_);
   return used_ ? used_->local() : at::Tensor();
-}
-
-int64_t ReducerCore::iterations() {
-  const Lock lock(mutex_);
-  return iterations_;
-}
-
-int64_t ReducerCore::backwards() {
-  const Lock lock(mutex_);
-  return backwards_;
-}
-
-std::vector<std::chrono::nanoseconds> ReducerCore::backward_times() {
-  const Lock lock(mutex_);
-  return clock_.ready_times();
-}
-
-bool ReducerCore::has_rebuilt_buckets() {
-  const Lock lock(mutex_);
-  return rebuild_.has_rebuilt();
-}
-
-StepTimes ReducerCore::last_step() {
-  const Lock lock(mutex_);
-  return clock_.last();
-}
-
-StepTotals ReducerCore::all_steps() {
-  const Lock lock(mutex_);
-  return clock_.totals();
 }
 
 bool ReducerCore::is_syncing() {
@@ -237,20 +189,20 @@ bool ReducerCore::is_syncing() {
   return no_sync_ == 0;
 }
 
-std::vector<size_t> ReducerCore::unused_parameters() {
+StepReport ReducerCore::report() {
   const Lock lock(mutex_);
-  if (unused_ && unused_->last()) return *unused_->last();
-  return {};
-}
-
-bool ReducerCore::is_graph_static() {
-  const Lock lock(mutex_);
-  return !unused_ || !unused_->have_changed();
-}
-
-std::exception_ptr ReducerCore::error() {
-  const Lock lock(mutex_);
-  return error_;
+  StepReport report;
+  report.iterations = iterations_;
+  report.backwards = backwards_;
+  report.last_step = clock_.last();
+  report.backward_times = clock_.ready_times();
+  if (unused_ && unused_->last()) report.unused_parameters = *unused_->last();
+  report.all_steps = clock_.totals();
+  report.comm_hook = hook_.name;
+  report.has_rebuilt_buckets = rebuild_.has_rebuilt();
+  report.is_graph_static = !unused_ || !unused_->have_changed();
+  report.error = phase_.error();
+  return report;
 }
 
 }  // namespace lockstep::detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Making a Reducer, its buckets, and making them again.
+// How a Reducer and its buckets are made, rebuilt and reset.
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
@@ -48,7 +48,7 @@ std::shared_ptr<ReducerCore> ReducerCore::make(Tensors parameters, Group group,
   const std::shared_ptr<ReducerCore> core(
       new ReducerCore(make_parameter_set(std::move(parameters), options),
                       std::move(group), options));
-  // What is wrong on all ranks is found before the first collective.
+  // Mistakes that all ranks make are found before the first collective.
   core->grad_hooks_.emplace(core->parameters_.tensors, core->parameters_.names,
                             core);
   core->lanes_.open(core->parent_, options.timeout);
@@ -81,10 +81,8 @@ void ReducerCore::track_use() {
 }
 
 ReducerCore::~ReducerCore() {
-  const bool under_way =
-      phase_ == Phase::kReducing || phase_ == Phase::kFinalizing;
-  // The other ranks need not wait for what will not come.
-  if (under_way) {
+  // The other ranks need not wait for buckets that will not come.
+  if (phase_.is_under_way()) {
     lanes_.abort("its Reducer was destroyed in the middle of a backward");
   }
 }
@@ -97,7 +95,8 @@ void ReducerCore::build_buckets(BucketPlan plan) {
   if (!before.buckets.empty() && plan != before) {
     notices_.plan_change(before, plan);
   }
-  // The old memory goes with the last gradient that moves to the new.
+  // Gradients in the old buckets keep that memory until they are moved to the
+  // new ones.
   queue_.clear();
   BucketQueue::Buckets buckets;
   for (const auto& bucket : plan.buckets) {
@@ -123,14 +122,14 @@ std::unique_ptr<Bucket> ReducerCore::make_bucket(
   return make_dense_bucket(
       std::move(members), access_, *group(),
       {options_.gradient_as_bucket_view,
-       dense_bytes(parameters_.items) * static_cast<size_t>(group()->size())});
+       dense_bytes(parameters_.items) * static_cast<size_t>(group()->size()),
+       bucket_type(parameters_.tensors[indices[0]], false, options_)});
 }
 
 bool ReducerCore::should_rebuild_buckets() {
   const Lock lock(mutex_);
   return (rebuild_.is_due() || new_order_.is_pending()) &&
-         phase_ != Phase::kReducing && phase_ != Phase::kFinalizing &&
-         phase_ != Phase::kFailed;
+         phase_.is_between_steps();
 }
 
 bool ReducerCore::rebuild_buckets() {
@@ -142,7 +141,7 @@ bool ReducerCore::rebuild_buckets() {
   return finish_rebuild(lock);
 }
 
-// True when there are new buckets: on all ranks, or on none.
+// True when the plan has changed, which it does on all ranks or on none.
 bool ReducerCore::finish_rebuild(Lock& lock) {
   if (!new_order_.is_pending()) return false;
   const trace::Span span("rebuild buckets", "ddp");
@@ -154,7 +153,7 @@ bool ReducerCore::finish_rebuild(Lock& lock) {
     changed = plan != queue_.plan();
     if (changed) build_buckets(std::move(plan));
     lock.lock();
-    if (phase_ == Phase::kExpecting) start_cycle();
+    if (phase_.is(Phase::kExpecting)) start_cycle();
   });
   return changed;
 }
@@ -162,10 +161,10 @@ bool ReducerCore::finish_rebuild(Lock& lock) {
 void ReducerCore::set_bucket_plan(BucketPlan plan) {
   check_plan(plan, parameters_.items);
   Lock lock(mutex_);
-  check_between_steps("set_bucket_plan");
+  phase_.check_between_steps("set_bucket_plan");
   in_step(lock, [&] {
     lock.unlock();
-    if (new_order_.is_pending()) new_order_.finish();  // and not used
+    if (new_order_.is_pending()) new_order_.finish();  // the order is not used
     ReducerOptions options = options_;
     options.bucket_plan = std::move(plan);
     verify_parameters(*group(), {}, {}, settings_text(options));
@@ -175,46 +174,15 @@ void ReducerCore::set_bucket_plan(BucketPlan plan) {
     lock.lock();
     options_ = std::move(options);
     rebuild_ = make_watch(options_);
-    if (phase_ == Phase::kExpecting) start_cycle();
+    if (phase_.is(Phase::kExpecting)) start_cycle();
   });
 }
 
-// ---- Another group, or the same after a failure.
+// ---- Another group, or the same one after a failure.
 
-void ReducerCore::update_process_group(Group group) {
-  LOCKSTEP_CHECK(group != nullptr, UsageError, "the new group is null");
-  begin_reset();
-  parent_ = std::move(group);
-  end_reset();
-}
-
-void ReducerCore::reset_state() {
-  begin_reset();
-  end_reset();
-}
-
-void ReducerCore::begin_reset() {
-  const Lock lock(mutex_);
-  LOCKSTEP_CHECK(phase_ != Phase::kFinalizing && !queue_.is_launching(),
-                 UsageError,
-                 "reset_state was called while buckets were being reduced; "
-                 "call it after backward()");
-  // A healthy lane completes what was launched, for others may wait for it.
-  if (phase_ == Phase::kReducing) {
-    lanes_.abort("its Reducer was reset in the middle of a backward");
-  }
-  enter(Phase::kIdle);
-  error_ = nullptr;
-  tracker_.reset();
-  rebuild_ = make_watch(options_);
-  new_order_.reset();
-  hook_.is_registered = false;
-  coming_ = {};
-  counter_ = make_counter(parameters_.size(), options_);
-  if (used_) used_->reset();
-}
-
-void ReducerCore::end_reset() {
+void ReducerCore::reset(Group new_parent) {
+  forget_step();
+  if (new_parent) parent_ = std::move(new_parent);
   Lock lock(mutex_);
   in_step(lock, [&] {
     if (unused_) unused_.emplace(parent_->rank(), parameters_.names);
@@ -227,6 +195,27 @@ void ReducerCore::end_reset() {
     build_buckets(first_plan(parameters_, options_));
     notices_.group_change(group());
   });
+}
+
+void ReducerCore::forget_step() {
+  const Lock lock(mutex_);
+  LOCKSTEP_CHECK(!phase_.is(Phase::kFinalizing) && !queue_.is_launching(),
+                 UsageError,
+                 "reset_state was called while buckets were being reduced; "
+                 "call it after backward()");
+  // Between steps a lane completes the operations that were launched on it:
+  // other ranks may wait for them.
+  if (phase_.is(Phase::kReducing)) {
+    lanes_.abort("its Reducer was reset in the middle of a backward");
+  }
+  phase_.reset();
+  tracker_.reset();
+  rebuild_ = make_watch(options_);
+  new_order_.reset();
+  hook_.is_registered = false;
+  coming_ = {};
+  counter_ = make_counter(parameters_.size(), options_);
+  if (used_) used_->reset();
 }
 
 }  // namespace lockstep::detail

@@ -108,7 +108,8 @@ void SparseBucket::take(size_t /*position*/, bool is_unused) {
     } else if (!grad.defined()) {
       buffer_ = no_entries();
     } else {
-      // The hook works on a copy of what may have to stay as it is.
+      // A gradient that no rank used must stay unchanged, so the hook gets a
+      // copy.
       buffer_ = is_unused ? grad.detach().clone() : grad.detach();
     }
   });

@@ -9,13 +9,14 @@
 
 namespace lockstep::detail {
 
-// The bucket of one parameter whose gradient is sparse: it has no memory of its
-// own, the gradient itself travels. A rank that did not use the parameter takes
-// part with no entries.
+// The bucket of one parameter whose gradient is sparse. It has no memory of its
+// own: the hook gets the gradient itself. A rank that did not use the parameter
+// takes part with no entries.
 class SparseBucket : public Bucket {
  public:
-  // `rows`, where given: those that have a gradient on any rank in the coming
-  // backward, as check_rows() wants them. They travel as a dense block.
+  // `rows`, where defined: the rows that have a gradient on any rank in the
+  // coming backward, as check_rows() wants them. The hook gets these rows as a
+  // dense block.
   SparseBucket(Member member, const GradAccess& access, at::Tensor rows);
 
   void set_rows(at::Tensor rows) { rows_ = std::move(rows); }
@@ -34,7 +35,7 @@ class SparseBucket : public Bucket {
 
   std::shared_ptr<const GradBucket::Contents> contents_;
   at::Tensor rows_;    // undefined without metadata
-  at::Tensor buffer_;  // of the running backward
+  at::Tensor buffer_;  // what the hook gets in the running backward
   bool is_unused_ = false;
 };
 

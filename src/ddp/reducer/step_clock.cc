@@ -61,8 +61,8 @@ void StepClock::end_waits() {
   trace::span("wait for buckets", "ddp", waits_began_ns_, trace::now_ns());
 }
 
-// Buckets travel one after the other: each from its launch, or from when the
-// one before has landed.
+// Buckets are reduced one after the other: each from its launch, or from when
+// the result of the bucket before was there.
 void StepClock::end() {
   last_ready_.clear();
   for (const int64_t ready : ready_ns_) {
@@ -76,7 +76,7 @@ void StepClock::end() {
     if (one.launched_ns == 0) continue;  // skipped
     if (first == 0) first = one.launched_ns;
     const int64_t from = std::max(one.launched_ns.load(), landed);
-    // A result may be seen a moment before its time is.
+    // A result may be seen a moment before its time has been written.
     const int64_t end = one.landed_ns;
     landed = std::max(end == 0 ? trace::now_ns() : end, landed);
     busy += std::max<int64_t>(landed - from, 0);

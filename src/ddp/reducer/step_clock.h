@@ -15,30 +15,31 @@
 
 namespace lockstep::detail {
 
-// Takes the times of one reduction after the other: by the clock of the trace,
-// and with the same spans, so that figures and pictures agree.
+// Takes the times of each step. It uses the trace's clock and records the same
+// spans, so that figures and traces agree.
 //
-// Threads: guarded by the Reducer; only the end of a flight comes on another.
+// Threads: guarded by the Reducer; results of buckets come on any thread.
 class StepClock {
  public:
-  // A forward was prepared; and a parameter has its gradient.
+  // A forward was prepared.
   void prepare(size_t parameters);
+  // A parameter is ready.
   void note_ready(size_t parameter);
   void begin_backward(size_t buckets);
-  // A bucket is on its way until its result is there.
+  // A bucket was launched; it is under way until its result is there.
   void launch(size_t bucket, int64_t launched_ns,
               const Future<at::Tensor>& result);
-  // The program waits for buckets.
+  // Backward has ended and waits for the results of buckets.
   void begin_waits();
   bool wait(const Future<at::Tensor>& result, Deadline deadline);
   void end_waits();
-  // The last bucket's result is there.
+  // All results are there.
   void end();
 
-  // Of the last reduction that has ended.
+  // The times of the last step that has ended.
   const StepTimes& last() const { return last_; }
   const StepTotals& totals() const { return totals_; }
-  // By parameter: from prepare() to its gradient.
+  // By parameter: the time from prepare() until it was ready.
   const std::vector<std::chrono::nanoseconds>& ready_times() const {
     return last_ready_;
   }
@@ -56,7 +57,7 @@ class StepClock {
   int64_t prepared_ns_ = 0;
   std::vector<int64_t> ready_ns_;  // by parameter
   std::vector<std::chrono::nanoseconds> last_ready_;
-  // Continuations may outlive a step that has failed.
+  // Shared with continuations, which may outlive a step that has failed.
   std::shared_ptr<std::vector<Flight>> flights_;
 };
 

@@ -10,12 +10,12 @@
 
 namespace lockstep::detail {
 
-// Finds the parameters that a backward will give no gradient, and remembers
-// whether they are always the same.
+// Finds the parameters that get no gradient in a backward, and remembers
+// whether these are the same in every step.
 //
-// autograd's engine has listed what it is going to run before it begins; what
-// is not on that list is unused. A piece that is recomputed inside of backward
-// is not seen.
+// autograd's engine lists the nodes that it is going to run before it begins; a
+// parameter whose node is not in that list is unused. Parameters of a piece
+// that is recomputed inside of backward are not in the list.
 //
 // Threads: guarded by the Reducer.
 class UnusedParameters {
@@ -23,12 +23,12 @@ class UnusedParameters {
   UnusedParameters(int rank, const std::vector<std::string>& names)
       : rank_(rank), names_(names) {}
 
-  // For the backward that this thread is running.
+  // The parameters that the backward which this thread runs will not reach.
   // Errors: UsageError names a parameter that lost its hook.
   std::vector<size_t> find(const GradHooks& hooks,
                            const std::vector<at::Tensor>& parameters);
 
-  // What a search, or the first step of a static graph, has shown.
+  // The unused parameters of a step: of a static graph, or found at its end.
   void note(std::vector<size_t> unused, bool is_static);
 
   bool have_changed() const { return changed_; }
@@ -42,8 +42,9 @@ class UnusedParameters {
   bool warned_ = false;
 };
 
-// Errors: UsageError names a parameter that was converted, so that its
-//         gradients come no more.
+// Check that parameters still have their hooks, or are frozen.
+// Errors: UsageError names a parameter that was converted: its gradients do not
+//         come to the hooks any more.
 void check_hook_is_on(const GradHooks& hooks,
                       const std::vector<at::Tensor>& parameters, size_t index,
                       const std::vector<std::string>& names);

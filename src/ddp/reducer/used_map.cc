@@ -3,12 +3,27 @@
 
 #include <utility>
 
+#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 
 namespace lockstep::detail {
 
 UsedMap::UsedMap(size_t parameters)
     : local_(at::zeros({static_cast<int64_t>(parameters)}, at::kInt)) {}
+
+std::vector<bool> UsedMap::agree(ProcessGroup& group,
+                                 const std::vector<size_t>& unused) {
+  const at::Tensor used = at::ones({local_.numel()}, at::kInt);
+  auto* words = static_cast<int32_t*>(used.data_ptr());
+  for (const size_t parameter : unused) {
+    // The parameter may have been used before, inside of no_sync().
+    words[parameter] = is_marked(parameter) ? 1 : 0;
+  }
+  CallOptions now;
+  now.sync = true;
+  all_reduce(group, used, ReduceOp::kMax, now);
+  return std::vector<bool>(words, words + used.numel());
+}
 
 at::Tensor UsedMap::take() {
   if (!is_summed_) return {};

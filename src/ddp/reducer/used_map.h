@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -12,8 +13,13 @@
 
 namespace lockstep::detail {
 
-// Which parameters had a gradient on any rank since the last reduction: the
-// others keep theirs as it was.
+// Which parameters had a gradient since the last reduction, on this rank and on
+// any rank. A parameter that no rank has used keeps its gradient as it was.
+//
+//   used.start_cycle(true);
+//   used.mark(parameter);                     // for each gradient
+//   used.reduce(group, used.take());          // at the end of backward
+//   if (!used.is_used_anywhere(parameter)) ...
 //
 // Threads: marks are guarded by the Reducer; the sum belongs to the thread that
 //          ends backward.
@@ -28,15 +34,23 @@ class UsedMap {
   // Whether this cycle ends with a sum over the ranks.
   void start_cycle(bool is_summed) { is_summed_ = is_summed; }
 
-  // What was marked until now, and a new count; undefined in a cycle without a
-  // sum. Then the sum of that over the ranks, which is launched without the
-  // Reducer's lock. That it could not be launched is told by check(): what the
-  // buckets say comes first.
+  // At the start of a backward, by parameter: whether any rank uses it.
+  // `unused` are the parameters that this rank does not use in it; marks of
+  // earlier backwards in the cycle count too. All ranks get the same answer, as
+  // they need it to skip the same buckets. A collective that blocks.
+  std::vector<bool> agree(ProcessGroup& group,
+                          const std::vector<size_t>& unused);
+
+  // Returns the marks and clears them; an undefined tensor in a cycle without a
+  // sum.
   at::Tensor take();
+  // Launches the sum of these marks over the ranks; needs no lock. If that
+  // fails check() throws the error later, so that an error of a bucket comes
+  // first.
   void reduce(ProcessGroup& group, at::Tensor taken) noexcept;
   void check() const;
-  // Waits for that sum. Only who meets a parameter that it did not use itself
-  // needs to ask.
+  // Waits for the sum. Needed only for a parameter that this rank did not use.
+  // True in a cycle without a sum.
   bool is_used_anywhere(size_t parameter) const;
   // After a failure.
   void reset();
@@ -46,7 +60,7 @@ class UsedMap {
 
   at::Tensor local_;
   at::Tensor global_;
-  WorkHandle pending_;  // what fills global_
+  WorkHandle pending_;  // the collective that fills global_
   std::exception_ptr error_;
   bool is_summed_ = false;
 };

@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-// What a rank has, a line for each parameter and setting.
+// The parameters and settings of a rank, a line of text for each.
 struct Description {
   std::vector<std::string> parameters;
   std::vector<std::string> settings;
@@ -31,7 +31,7 @@ std::string describe(const at::Tensor& parameter, const std::string& name) {
       parameter.requires_grad() ? "requires a gradient" : "is frozen");
 }
 
-// Parameters first, an empty line, then settings. Names have no line breaks.
+// Parameters, an empty line, then settings. Lines have no line breaks.
 std::string to_text(const Description& one) {
   return fmt::format("{}\n\n{}", fmt::join(one.parameters, "\n"),
                      fmt::join(one.settings, "\n"));
@@ -95,8 +95,8 @@ std::vector<Description> gather_texts(ProcessGroup& group, std::string mine,
   return texts;
 }
 
-// The first difference between two lists of lines, as seen by a person. `what`
-// they are, with {} for the number of the line.
+// A sentence about the first difference between two lists of lines. `what`
+// names a line, with {} for its number.
 std::string difference(const char* what, const std::vector<std::string>& first,
                        const std::vector<std::string>& other, int rank) {
   for (size_t i = 0; i < std::max(first.size(), other.size()); ++i) {
@@ -116,7 +116,7 @@ std::string explain(const std::vector<Description>& all) {
   for (size_t rank = 1; rank < all.size(); ++rank) {
     const Description& other = all[rank];
     const int number = static_cast<int>(rank);
-    // First, because parameters may differ for it.
+    // Settings first: they may be why parameters differ.
     text += difference("a setting", first.settings, other.settings, number);
     if (other.parameters.size() != first.parameters.size()) {
       text +=

@@ -32,10 +32,11 @@ bool ends_with(const std::string& text, const std::string& end) {
          text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
 
-// What to write to. autograd refuses a backward when a tensor that it saved has
-// changed since, and batch normalisation saves its running values without using
-// them: they change behind autograd's back here, as they do in its forward, so
-// that several forwards may come before a backward.
+// The tensor to write to. autograd refuses a backward when a tensor that it
+// saved has changed since, and batch normalisation saves its running values
+// without using them. They are written without autograd's knowledge, as in
+// batch normalisation's own forward, so that several forwards may come before a
+// backward.
 at::Tensor target_of(const std::string& name, const at::Tensor& buffer) {
   const bool is_running =
       ends_with(name, "running_mean") || ends_with(name, "running_var");
@@ -92,7 +93,7 @@ void BufferSync::send(ProcessGroup& group, const std::vector<size_t>& which) {
 
 void BufferSync::tell_changes(ProcessGroup& group) {
   if (buffers_.empty()) return;
-  if (agreement_) agreement_->wait();  // of a backward without a forward since
+  if (agreement_) agreement_->wait();  // no forward has waited for the last one
   flags_ = at::zeros({static_cast<int64_t>(buffers_.size())}, at::kByte);
   auto* flags = static_cast<uint8_t*>(flags_.data_ptr());
   for (size_t i = 0; i < buffers_.size(); ++i) {

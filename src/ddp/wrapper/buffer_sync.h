@@ -12,23 +12,25 @@
 
 namespace lockstep::detail {
 
-// Keeps the buffers of all ranks like rank 0's, and sends only those that have
-// changed on some rank.
+// Keeps the buffers of all ranks equal to rank 0's, and sends only the buffers
+// that have changed on some rank.
 //
-// What a rank finds changed it tells the others during backward, by a small
-// collective that hides behind the first bucket; the next forward sends the
-// union. So all decide alike, and a change that backward did not see is sent
-// one step later. Contents are compared, not versions: batch normalisation
-// changes its running values without counting that as a change.
+// During backward each rank tells the others which buffers have changed, by a
+// small collective that runs beside the first bucket; the next forward sends
+// every buffer that has changed on any rank. So all ranks send the same
+// buffers, and a change after this comparison is sent one step later. Contents
+// are compared, not versions: batch normalisation changes its running values
+// without a new version.
 //
 // Threads: one at a time.
 class BufferSync {
  public:
-  // Sends all buffers: at the start, and when somebody asks for it.
+  // Sends all buffers: at the start, and when the program asks for it.
   void send_all(ProcessGroup& group, const NamedTensors& buffers);
-  // Sends what ranks agreed on in the last backward; before the first, all.
+  // Sends the buffers that have changed, as the last backward found; all
+  // buffers before the first backward.
   void before_forward(ProcessGroup& group, const NamedTensors& buffers);
-  // Compares, and launches the agreement.
+  // Compares the buffers and launches the collective that tells the others.
   void tell_changes(ProcessGroup& group);
   // The next forward sends all.
   void forget();
@@ -37,8 +39,8 @@ class BufferSync {
   void send(ProcessGroup& group, const std::vector<size_t>& which);
 
   std::vector<at::Tensor> buffers_;    // of the last forward, to compare
-  std::vector<at::Tensor> targets_;    // and to write to
-  std::vector<at::Tensor> snapshots_;  // what they were when they were sent
+  std::vector<at::Tensor> targets_;    // the same buffers, to write to
+  std::vector<at::Tensor> snapshots_;  // copies from when they were last sent
   at::Tensor flags_;                   // by buffer: changed on some rank
   WorkHandle agreement_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program may set and ask.
+// The settings and figures of a wrapper.
 #include <utility>
 
 #include "ddp/reducer/reducer_core.h"
@@ -59,8 +59,12 @@ void DataParallelCore::check_finalized() const {
 }
 
 DdpStats DataParallelCore::stats() const {
-  if (state_->reducer) state_->stats->note_step(*state_->reducer);
-  DdpStats report = state_->stats->report(state_->reducer.get());
+  DdpStats report = state_->stats->report();
+  if (state_->reducer) {
+    const detail::StepReport steps = state_->reducer->core_->report();
+    state_->stats->note_step(steps);
+    report = state_->stats->report(steps, state_->reducer->bucket_plan());
+  }
   report.static_graph = state_->options.static_graph;
   const auto delayed =
       state_->delayed ? state_->delayed->reducer().error() : nullptr;

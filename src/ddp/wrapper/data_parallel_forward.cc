@@ -17,8 +17,8 @@
 namespace lockstep {
 namespace {
 
-// A backward through outputs of eval mode leaves gradients on this rank; some
-// programs mean to train so, and would never know.
+// Warns of a backward through outputs of eval mode: gradients stay on this
+// rank, which a program that means to train so would not notice.
 class EvalListener : public detail::BackwardListener {
  public:
   explicit EvalListener(int rank) : rank_(rank) {}
@@ -48,9 +48,14 @@ bool has_history(const at::Tensor* tensor) {
 bool DataParallelCore::begin_forward() {
   const bool trains = at::GradMode::is_enabled() &&
                       state_->model->is_training() && !state_->is_removed;
-  if (!trains || !reducer().is_syncing()) return false;
+  if (!trains) return false;
+  if (state_->low) state_->low->raise();  // should the last step have thrown
+  if (!reducer().is_syncing()) {
+    if (state_->low) state_->low->begin_forward();
+    return false;
+  }
   detail::check_unchanged(*state_->model, state_->parts);
-  state_->stats->note_step(*state_->reducer);
+  state_->stats->note_step(state_->reducer->core_->report());
   for (const auto& one : cores()) {
     one->check_parameters();
     one->prepare_for_forward();
@@ -69,11 +74,27 @@ bool DataParallelCore::begin_forward() {
                                    state_->buffers_now());
   }
   state_->stats->begin_forward();
+  if (state_->low) state_->low->begin_forward();
   return true;
+}
+
+bool DataParallelCore::is_low() const {
+  return state_->low && state_->low->is_low();
+}
+
+at::Tensor DataParallelCore::lowered(const at::Tensor& input) const {
+  const bool converts =
+      is_low() && input.defined() && at::isFloatingType(input.scalar_type());
+  return converts ? input.to(state_->low->type()) : input;
+}
+
+void DataParallelCore::abandon_forward() {
+  if (state_->low) state_->low->raise();
 }
 
 void DataParallelCore::end_forward(const std::vector<at::Tensor*>& outputs,
                                    bool synced) {
+  if (is_low()) state_->low->end_forward(outputs);
   if (!synced) return watch_eval(outputs);
   state_->stats->end_forward();
   if (state_->buffer_hook) run_buffer_hook(BufferHookTime::kAfterForward);
@@ -87,8 +108,9 @@ void DataParallelCore::run_buffer_hook(BufferHookTime when) {
       state_->buffer_hook(*state_->reducer->group(), state_->buffers_now()));
 }
 
-// Where a search is made, outputs pass through an identity of our own: it marks
-// where backward enters the module even if the program changes them in place.
+// With a search for unused parameters outputs become copies or views, whose
+// nodes are the place where backward enters the module, even if the program
+// changes the outputs in place.
 void DataParallelCore::prepare(const std::vector<at::Tensor*>& outputs) {
   const bool is_static_first =
       state_->options.static_graph && state_->reducer->backwards() == 0;
@@ -102,8 +124,8 @@ void DataParallelCore::prepare(const std::vector<at::Tensor*>& outputs) {
     }
     watched.push_back(*output);
   }
-  // Without any, the loss may still be found elsewhere: the module may keep it,
-  // or return a parameter as it is.
+  // Without such an output there may still be a backward: the module may keep
+  // its loss, or return a parameter itself.
   const bool needs_one =
       state_->options.static_graph || state_->options.backwards_per_forward > 1;
   LOCKSTEP_CHECK(!watched.empty() || !needs_one, UsageError,

@@ -8,14 +8,15 @@
 
 #include "ddp/wrapper/buffer_sync.h"
 #include "ddp/wrapper/delayed_gradients.h"
+#include "ddp/wrapper/low_precision.h"
 #include "ddp/wrapper/model_parts.h"
 #include "ddp/wrapper/stats_keeper.h"
 #include "lockstep/ddp/data_parallel_core.h"
 
 namespace lockstep {
 
-// A model, a Reducer on its parameters, and what keeps the rest of the model
-// alike on all ranks.
+// A model, a Reducer on its parameters, and the parts that keep the rest of the
+// model equal on all ranks.
 struct DataParallelCore::State {
   State(std::shared_ptr<WrappedModel> m, std::shared_ptr<ProcessGroup> g,
         DdpOptions o)
@@ -25,22 +26,29 @@ struct DataParallelCore::State {
   std::shared_ptr<ProcessGroup> group;
   DdpOptions options;
   detail::ModelParts parts;
-  std::unique_ptr<Reducer> reducer;  // none yet without init_sync
-  std::shared_ptr<detail::DelayedGradients> delayed;  // or none
-  // Backwards that only one of the two has begun, before the last reset.
+  // Without init_sync, null before the first step.
+  std::unique_ptr<Reducer> reducer;
+  std::shared_ptr<detail::DelayedGradients> delayed;  // null: none is delayed
+  // How many backwards the delayed Reducer was behind the other at the last
+  // reset.
   int64_t delayed_lag = 0;
   int64_t forwards = 0;  // since ranks were last compared
   std::optional<detail::StatsKeeper> stats;
+  std::shared_ptr<detail::LowPrecision> low;  // null: as the model is
   detail::BufferSync buffers;
   BufferHook buffer_hook;
   BufferHookTime buffer_hook_time = BufferHookTime::kBeforeForward;
-  // Hears of a backward through a forward in eval mode, and warns once.
+  // Warns once of a backward through a forward in eval mode.
   std::shared_ptr<detail::BackwardListener> eval_listener;
-  bool is_removed = false;  // and a plain model since
+  bool is_removed = false;  // remove_hooks() has made this a plain model
 
   NamedTensors buffers_now() const {
     return detail::buffers_of(*model, options);
   }
+  void note_buckets() {
+    stats->note_buckets(*reducer->group(), reducer->bucket_plan());
+  }
+  void apply_types();
   std::vector<at::Tensor> reduced_parameters() const;
   ReducerOptions reducer_options() const;
   std::vector<std::string> settings() const;

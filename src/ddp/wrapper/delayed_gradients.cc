@@ -1,25 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ddp/wrapper/delayed_gradients.h"
 
-#include <map>
+#include <utility>
+#include <vector>
+
+#include "ddp/reducer/check_parameters.h"
+#include "ddp/reducer/plan_by_tensor.h"
 
 namespace lockstep::detail {
-namespace {
-
-// A bucket for each type.
-BucketPlan plan_of(const std::vector<at::Tensor>& parameters) {
-  std::map<at::ScalarType, std::vector<size_t>> by_type;
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    by_type[parameters[i].scalar_type()].push_back(i);
-  }
-  BucketPlan plan;
-  for (auto& [type, items] : by_type) {
-    plan.buckets.push_back({std::move(items)});
-  }
-  return plan;
-}
-
-}  // namespace
 
 std::shared_ptr<DelayedGradients> DelayedGradients::make(
     const ModelParts& parts, const std::string& trigger,
@@ -35,7 +23,9 @@ std::shared_ptr<DelayedGradients> DelayedGradients::make(
     parameters.push_back(one.tensor);
     options.names.push_back(one.name);
   }
-  options.bucket_plan = plan_of(parameters);
+  options.bucket_plan.reset();  // that of the other parameters
+  options.bucket_plan =
+      plan_by_tensor({parameters}, make_parameter_set(parameters, options));
   options.gradient_as_bucket_view = true;
   self->reducer_ =
       std::make_unique<Reducer>(std::move(parameters), group, options);
@@ -48,59 +38,50 @@ std::shared_ptr<DelayedGradients> DelayedGradients::make(
 }
 
 void DelayedGradients::set_hook() {
-  {
-    const std::lock_guard lock(mutex_);
-    triggered_ = false;
-    gates_.clear();
-  }
-  // It owns the Reducer, who must not own it.
+  take_gate(false);
+  // Weakly, because this owns the Reducer that owns the hook.
   const auto weak = weak_from_this();
   reducer_->register_comm_hook(
-      [weak](const GradBucket& bucket) {
+      [weak](const GradBucket& bucket, const HookContext& context) {
         const auto self = weak.lock();
-        return self ? self->take(bucket) : Future<at::Tensor>();
+        return self ? self->reduce(bucket, context) : Future<at::Tensor>();
       },
       "delayed");
 }
 
-// Buckets come in the same order on all ranks, and leave in it.
-Future<at::Tensor> DelayedGradients::take(const GradBucket& bucket) {
-  const auto gate = std::make_shared<Promise<void>>();
-  const Future<at::Tensor> result =
-      gate->future().then([&reducer = *reducer_, bucket] {
-        return reducer.run_all_reduce_hook(bucket);
-      });
-  bool is_open = false;
-  {
-    const std::lock_guard lock(mutex_);
-    gates_.push_back(gate);
-    is_open = triggered_;
+// Bucket 0 comes first, so the other buckets are queued behind its wait.
+Future<at::Tensor> DelayedGradients::reduce(const GradBucket& bucket,
+                                            const HookContext& context) {
+  if (bucket.index() == 0) {
+    StepOptions wait;
+    wait.after = triggered();
+    wait.fatal = true;
+    // The wait ends with this rank's own backward, which has no time limit.
+    wait.timeout = Deadline::Duration::max();
+    context.group()->post([] {}, wait);
   }
-  if (is_open) open_gates();
-  return result;
+  return hooks::all_reduce()(bucket, context);
 }
 
-void DelayedGradients::end_backward() {
-  open_gates();
+Future<void> DelayedGradients::triggered() {
   const std::lock_guard lock(mutex_);
-  triggered_ = false;
+  if (is_triggered_) return ready_future();
+  gate_ = std::make_unique<Promise<void>>();
+  return gate_->future();
 }
 
 void DelayedGradients::on_gradient(size_t /*index*/) {
-  {
-    const std::lock_guard lock(mutex_);
-    triggered_ = true;
-  }
-  open_gates();
+  if (const Gate gate = take_gate(true)) gate->set_value();
 }
 
-void DelayedGradients::open_gates() {
-  std::vector<std::shared_ptr<Promise<void>>> gates;
-  {
-    const std::lock_guard lock(mutex_);
-    gates.swap(gates_);
-  }
-  for (const auto& gate : gates) gate->set_value();
+void DelayedGradients::end_backward() {
+  if (const Gate gate = take_gate(false)) gate->set_value();
+}
+
+DelayedGradients::Gate DelayedGradients::take_gate(bool is_triggered) {
+  const std::lock_guard lock(mutex_);
+  is_triggered_ = is_triggered;
+  return std::move(gate_);
 }
 
 }  // namespace lockstep::detail

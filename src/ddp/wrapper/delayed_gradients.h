@@ -5,23 +5,27 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "ddp/reducer/grad_hooks.h"
 #include "ddp/wrapper/model_parts.h"
+#include "lockstep/base/future.h"
 #include "lockstep/base/thread.h"
 #include "lockstep/comm/process_group.h"
 #include "lockstep/ddp/reducer.h"
 
 namespace lockstep::detail {
 
-// Averages the gradients of chosen parameters apart from the others, together,
-// when that of the trigger has come: a second Reducer, with one bucket for each
-// type and a lane of its own, whose hook waits for the trigger. A backward that
-// never comes to the trigger sends them at its end.
+// Averages the gradients of chosen parameters together, apart from the others,
+// when the gradient of the trigger has come; in a backward without a gradient
+// of the trigger, at its end.
 //
-// Threads: hooks come on autograd's threads; mutex_ guards the rest.
+// It is a second Reducer with a bucket for each type and a lane of its own. Its
+// hook queues the reductions as soon as buckets are full, behind a local step
+// that waits for the trigger: so the order is that of the buckets, whenever the
+// trigger comes.
+//
+// Threads: autograd's hooks come on autograd's threads; mutex_ guards what they
+//          change.
 class DelayedGradients : public BackwardListener,
                          public std::enable_shared_from_this<DelayedGradients> {
  public:
@@ -30,29 +34,33 @@ class DelayedGradients : public BackwardListener,
       const ModelParts& parts, const std::string& trigger,
       const std::shared_ptr<ProcessGroup>& group, ReducerOptions options);
 
-  // Of the delayed parameters: each step is prepared with this one too.
+  // The Reducer of the delayed parameters; each step is prepared with it too.
   Reducer& reducer() { return *reducer_; }
   const Reducer& reducer() const { return *reducer_; }
-  // After its state was reset, or it got another group.
+  // Registers the hook: again after the Reducer was reset or got another group.
   void set_hook();
 
+  // The gradient of the trigger has come.
   void on_gradient(size_t index) override;
   void on_output(uint64_t /*graph*/) override {}
 
  private:
+  using Gate = std::unique_ptr<Promise<void>>;
+
   DelayedGradients() = default;
-  Future<at::Tensor> take(const GradBucket& bucket);
-  void open_gates();
+  Future<at::Tensor> reduce(const GradBucket& bucket,
+                            const HookContext& context);
+  Future<void> triggered();
+  Gate take_gate(bool is_triggered);
   void end_backward();
 
   std::unique_ptr<Reducer> reducer_;
   std::optional<GradHooks> trigger_;
 
   std::mutex mutex_;
-  bool triggered_ LOCKSTEP_GUARDED_BY(mutex_) = false;  // in this backward
-  // Of buckets that wait for it.
-  std::vector<std::shared_ptr<Promise<void>>> gates_
-      LOCKSTEP_GUARDED_BY(mutex_);
+  // The trigger has come since the last reduction.
+  bool is_triggered_ LOCKSTEP_GUARDED_BY(mutex_) = false;
+  Gate gate_ LOCKSTEP_GUARDED_BY(mutex_);  // null unless the lane waits for it
 };
 
 }  // namespace lockstep::detail

@@ -80,7 +80,7 @@ void check_trigger(const ModelParts& parts, const std::string& trigger) {
       trigger));
 }
 
-// A tensor with two names must be treated alike under both.
+// A tensor with two names must have both or neither in the list.
 void check_alike(const std::string& what, const Names& listed,
                  const std::string& first, const std::string& second) {
   const bool a = contains(listed, first);
@@ -108,7 +108,7 @@ ModelParts take_apart(const WrappedModel& model, const DdpOptions& options) {
     const void* identity = tensor.unsafeGetTensorImpl();
     const bool ignored = contains(options.ignored, name);
     parts.identities.push_back(ignored ? nullptr : identity);
-    if (!tensor.defined()) continue;  // a Linear without bias has one
+    if (!tensor.defined()) continue;  // as the bias of a Linear without one
     const auto [first, is_new] = first_names.emplace(identity, name);
     if (!is_new) {
       check_alike("ignored", options.ignored, first->second, name);

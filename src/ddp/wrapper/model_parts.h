@@ -11,37 +11,40 @@
 
 namespace lockstep::detail {
 
-// A parameter of the model: where it goes.
+// A parameter of the model, and how its gradient is reduced.
 struct ModelParameter {
-  std::string name;  // the first, if it has several
+  std::string name;  // the first name, if it has several
   at::Tensor tensor;
   bool requires_grad = true;
   bool has_sparse_gradient = false;
   bool is_delayed = false;
 };
 
-// What a model consists of, without what is ignored and each tensor once, in
-// the model's order.
+// The parameters of a model without the ignored ones, each tensor once, in the
+// model's order.
 struct ModelParts {
   std::string model_name;
   bool has_sync_bn = false;
   std::vector<ModelParameter> parameters;  // frozen ones too
-  // All that the model names, in its order; null for the ignored.
+  // The identities of all parameters that the model names, in its order; null
+  // for the ignored ones.
   std::vector<const void*> identities;
 };
 
-// Errors: UsageError for a name in the options that is not there, with the
-//         nearest that is; a tensor of which one name is ignored or delayed and
-//         another is not; no parameter that requires a gradient and is neither;
-//         one that is not on the CPU or has no storage.
+// Errors: UsageError for a name in the options that the model does not have,
+//         with the nearest name that it has; a tensor of which one name is
+//         ignored or delayed and another is not; no parameter that requires a
+//         gradient and is neither ignored nor delayed; a tensor that is not on
+//         the CPU or has no storage.
 ModelParts take_apart(const WrappedModel& model, const DdpOptions& options);
 
-// Errors: UsageError names a parameter that was replaced since, or was frozen
-//         and is not any more.
+// Checks that the model still has these parameters.
+// Errors: UsageError names a parameter that was replaced, added or removed, or
+//         that was frozen and requires a gradient now.
 void check_unchanged(const WrappedModel& model, const ModelParts& parts);
 
-// The model's buffers without the ignored, each tensor once, as they are at
-// this moment: programs replace buffers.
+// The model's buffers without the ignored ones, each tensor once. Programs
+// replace buffers, so ask before each use.
 NamedTensors buffers_of(const WrappedModel& model, const DdpOptions& options);
 
 }  // namespace lockstep::detail

@@ -13,7 +13,7 @@
 namespace lockstep::detail {
 namespace {
 
-// By words: this reads all parameters.
+// Hashes eight bytes at a time, because it reads all parameters.
 int64_t hash_of(const at::Tensor& tensor) {
   const at::Tensor flat = tensor.detach().contiguous();
   const auto* bytes = static_cast<const unsigned char*>(flat.data_ptr());
@@ -40,7 +40,7 @@ void check_replicas(ProcessGroup& group,
   std::vector<int64_t> all(mine.size() * static_cast<size_t>(group.size()));
   group.all_gather(buffer_of(mine), buffer_of(all))->wait();
   std::vector<std::string> differing;
-  constexpr size_t kMostNamed = 5;
+  constexpr size_t kMaxNamed = 5;
   size_t count = 0;
   for (size_t i = 0; i < mine.size(); ++i) {
     std::vector<int> ranks;
@@ -49,7 +49,7 @@ void check_replicas(ProcessGroup& group,
         ranks.push_back(rank);
       }
     }
-    if (ranks.empty() || ++count > kMostNamed) continue;
+    if (ranks.empty() || ++count > kMaxNamed) continue;
     differing.push_back(fmt::format("'{}' (rank{} {})", parameters[i].name,
                                     ranks.size() == 1 ? "" : "s",
                                     fmt::join(ranks, ", ")));
@@ -60,7 +60,7 @@ void check_replicas(ProcessGroup& group,
       "every rank make the same optimizer steps, and does nothing else change "
       "parameters?",
       iteration, count, mine.size(), fmt::join(differing, ", "),
-      count > kMostNamed ? ", ..." : "");
+      count > kMaxNamed ? ", ..." : "");
 }
 
 }  // namespace lockstep::detail

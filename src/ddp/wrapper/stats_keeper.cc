@@ -35,7 +35,7 @@ std::map<std::string, std::string> read_environment() {
   return values;
 }
 
-// The average of `count` numbers, from that of one less and the newest.
+// Makes the average of `count - 1` numbers the average of `count` numbers.
 void average_in(StepTimes::Duration& average, StepTimes::Duration newest,
                 int64_t count) {
   average += (newest - average) / count;
@@ -51,11 +51,10 @@ StatsKeeper::StatsKeeper(const ModelParts& parts, const ProcessGroup& group,
                          const DdpOptions& options)
     : sample_rate_(options.stats_sample_rate) {
   LOCKSTEP_CHECK(sample_rate_ >= 1, UsageError,
-                 "DdpOptions::stats_sample_rate is {}, and must be at least 1",
+                 "DdpOptions::stats_sample_rate is {} but must be at least 1",
                  sample_rate_);
   stats_.module_name = parts.model_name;
-  stats_.world_size = group.size();
-  stats_.rank = group.rank();
+  note_group(group);
   for (const auto& one : parts.parameters) {
     if (!one.requires_grad || one.is_delayed) continue;
     bytes_.push_back(one.tensor.nbytes());
@@ -72,7 +71,6 @@ StatsKeeper::StatsKeeper(const ModelParts& parts, const ProcessGroup& group,
   stats_.bucket_cap_bytes = options.bucket_caps_bytes;
   stats_.find_unused_parameters = options.find_unused_parameters;
   stats_.gradient_as_bucket_view = options.gradient_as_bucket_view;
-  stats_.backend_name = group.backend_name();
   stats_.static_graph = options.static_graph;
   stats_.comm_hook = "all_reduce";
   stats_.environment = read_environment();
@@ -88,25 +86,29 @@ std::vector<size_t> StatsKeeper::bucket_bytes(const BucketPlan& plan) const {
   return sizes;
 }
 
-void StatsKeeper::note_buckets(const Reducer& reducer) {
-  stats_.world_size = reducer.group()->size();
-  stats_.rank = reducer.group()->rank();
-  stats_.backend_name = reducer.group()->backend_name();
-  stats_.bucket_sizes = bucket_bytes(reducer.bucket_plan());
+void StatsKeeper::note_buckets(const ProcessGroup& group,
+                               const BucketPlan& plan) {
+  note_group(group);
+  stats_.bucket_sizes = bucket_bytes(plan);
+}
+
+void StatsKeeper::note_group(const ProcessGroup& group) {
+  stats_.world_size = group.size();
+  stats_.rank = group.rank();
+  stats_.backend_name = group.backend_name();
 }
 
 void StatsKeeper::begin_forward() { forward_.start = now(); }
 void StatsKeeper::end_forward() { forward_.end = now(); }
 
-void StatsKeeper::note_step(const Reducer& reducer) {
-  const StepTotals totals = reducer.all_steps();
-  if (totals.steps == stats_.steps) return;
-  stats_.steps = totals.steps;
-  stats_.total_busy = totals.busy;
-  stats_.total_exposed = totals.exposed;
-  stats_.last_step = reducer.last_step();
+void StatsKeeper::note_step(const StepReport& steps) {
+  if (steps.all_steps.steps == stats_.steps) return;
+  stats_.steps = steps.all_steps.steps;
+  stats_.total_busy = steps.all_steps.busy;
+  stats_.total_exposed = steps.all_steps.exposed;
+  stats_.last_step = steps.last_step;
   stats_.last_step.forward = forward_;
-  stats_.comm_hook = reducer.comm_hook_name();
+  stats_.comm_hook = steps.comm_hook;
   if (is_sampled(stats_.iteration)) sample();
 }
 
@@ -150,31 +152,30 @@ void StatsKeeper::sample() {
       stats_.comm_hook, stats_.join_uneven_inputs ? "on" : "off"));
 }
 
-DdpStats StatsKeeper::report(const Reducer* reducer) const {
+DdpStats StatsKeeper::report(const StepReport& steps,
+                             const BucketPlan& plan) const {
   DdpStats report = stats_;
-  if (reducer == nullptr) return report;
-  report.comm_hook = reducer->comm_hook_name();
-  for (const size_t parameter : reducer->unused_parameters()) {
+  report.comm_hook = steps.comm_hook;
+  for (const size_t parameter : steps.unused_parameters) {
     report.unused_parameter_size += bytes_[parameter];
   }
-  report.has_rebuilt_buckets = reducer->has_rebuilt_buckets();
+  report.has_rebuilt_buckets = steps.has_rebuilt_buckets;
   if (report.has_rebuilt_buckets) {
-    const BucketPlan& plan = reducer->bucket_plan();
     report.rebuilt_bucket_sizes = bucket_bytes(plan);
     for (const auto& bucket : plan.buckets) {
       report.rebuilt_per_bucket_param_indices.push_back(bucket.items);
     }
   }
-  const auto times = reducer->backward_times();
+  const auto& times = steps.backward_times;
   auto& order = report.prev_iteration_grad_ready_order_indices;
   order.resize(times.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return times[a] < times[b]; });
-  report.can_set_static_graph = reducer->is_graph_static();
-  if (const auto error = reducer->error()) {
+  report.can_set_static_graph = steps.is_graph_static;
+  if (steps.error) {
     report.has_error = true;
-    report.error = describe(error);
+    report.error = describe(steps.error);
   }
   return report;
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Modules of torch::nn as what is trained in parallel.
+// Modules of torch::nn as a WrappedModel.
 #include <algorithm>
 
 #include <fmt/format.h>
 #include <torch/nn/module.h>
+#include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/embedding.h>
 
 #include "lockstep/base/error.h"
@@ -19,7 +20,7 @@ void append(NamedTensors& named, const std::string& prefix, const Dict& dict) {
   }
 }
 
-// The weight of an embedding that was asked for sparse gradients.
+// Appends the weight of an embedding that was made with sparse(true).
 template <class Embedding>
 void append_sparse(std::vector<at::Tensor>& weights,
                    const torch::nn::Module& module) {
@@ -27,6 +28,14 @@ void append_sparse(std::vector<at::Tensor>& weights,
   if (embedding && embedding->options.sparse()) {
     weights.push_back(embedding->weight);
   }
+}
+
+template <class BatchNorm>
+void append_normalising(std::vector<at::Tensor>& parameters,
+                        const torch::nn::Module& module) {
+  const auto* norm = module.as<BatchNorm>();
+  if (!norm) return;
+  for (const at::Tensor& one : norm->parameters()) parameters.push_back(one);
 }
 
 class WrappedModules : public WrappedModel {
@@ -80,6 +89,17 @@ class WrappedModules : public WrappedModel {
       }
     }
     return weights;
+  }
+  std::vector<at::Tensor> normalising_parameters() const override {
+    std::vector<at::Tensor> parameters;
+    for (const auto& root : modules_) {
+      for (const auto& one : root->modules()) {
+        append_normalising<torch::nn::BatchNorm1dImpl>(parameters, *one);
+        append_normalising<torch::nn::BatchNorm2dImpl>(parameters, *one);
+        append_normalising<torch::nn::BatchNorm3dImpl>(parameters, *one);
+      }
+    }
+    return parameters;
   }
   bool has_sync_batch_norm() const override {
     for (const auto& root : modules_) {

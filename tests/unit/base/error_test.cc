@@ -139,5 +139,42 @@ TEST(Error, ACopyWithContextKeepsTheTypeAndLeavesTheOriginal) {
                InternalError);
 }
 
+template <class Thrown>
+std::string text_with_part(const Thrown& error) {
+  try {
+    try {
+      throw error;
+    } catch (...) {
+      rethrow_with_part("bucket 1 of 4");
+    }
+  } catch (const Error& named) {
+    return std::string(to_text(named.kind())) + ": " + named.what();
+  }
+}
+
+TEST(Error, NamesThePartOfAnOperation) {
+  EXPECT_EQ(text_with_part(TimeoutError("oops")),
+            "timeout: bucket 1 of 4: oops");
+  EXPECT_EQ(text_with_part(std::runtime_error("oops")),
+            "usage error: bucket 1 of 4: oops");
+  PeerError lost("gone", 2);
+  lost.add_context({1, "all_reduce", 7, "ddp", -1, "bucket 0"});
+  EXPECT_STREQ(lost.what(),
+               "rank 1: all_reduce #7 on group 'ddp': bucket 0: gone");
+}
+
+TEST(Error, AScopeNamesThePartForWhatIsQueuedInIt) {
+  EXPECT_EQ(ErrorPartScope::current(), "");
+  {
+    const ErrorPartScope outer("outer");
+    {
+      const ErrorPartScope inner("inner");
+      EXPECT_EQ(ErrorPartScope::current(), "inner");
+    }
+    EXPECT_EQ(ErrorPartScope::current(), "outer");
+  }
+  EXPECT_EQ(ErrorPartScope::current(), "");
+}
+
 }  // namespace
 }  // namespace lockstep

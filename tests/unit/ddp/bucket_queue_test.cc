@@ -95,7 +95,7 @@ TEST_F(BucketQueueTest, KnowsTheBucketOfAParameter) {
 }
 
 TEST_F(BucketQueueTest, WhatNobodyUsesIsSkippedForOneCycle) {
-  queue_.set_used([](size_t parameter) { return parameter != 2; });
+  queue_.set_used({true, true, false, true});
   EXPECT_FALSE(queue_[0].view(0, 3).is_skipped());
   EXPECT_TRUE(queue_[1].view(1, 3).is_skipped());
   EXPECT_FALSE(queue_[1].view(1, 3).is_used(0));

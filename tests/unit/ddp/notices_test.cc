@@ -3,9 +3,7 @@
 
 #include <gmock/gmock.h>
 
-#include "ddp/reducer/order_agreement.h"
 #include "support/message_of.h"
-#include "unit/ddp/ddp_ranks.h"
 
 namespace lockstep::detail {
 namespace {
@@ -26,18 +24,6 @@ TEST(NoticeList, CallsAllInOrderAndRefusesAnEmptyOne) {
   list.clear();
   list(3);
   EXPECT_EQ(heard.size(), 2U);
-}
-
-TEST(OrderAgreement, AllRanksGetRankZerosOrder) {
-  testing::on_ranks(2, [](const testing::SharedGroup& group) {
-    OrderAgreement order;
-    EXPECT_FALSE(order.is_pending());
-    order.begin(*group, group->rank() == 0 ? std::vector<size_t>{2, 0, 1}
-                                           : std::vector<size_t>{0, 1, 2});
-    EXPECT_TRUE(order.is_pending());
-    EXPECT_THAT(order.finish(), ElementsAre(2, 0, 1));
-    EXPECT_FALSE(order.is_pending());
-  });
 }
 
 }  // namespace

@@ -17,6 +17,7 @@ TEST(ReadyCounter, TheFirstGradientMakesReadyAndTheSecondIsOneTooMany) {
     EXPECT_EQ(counter.on_gradient(1), Verdict::kReady);
     counter.mark_ready(1);
     EXPECT_FALSE(counter.is_ready(0));
+    EXPECT_THAT(counter.missing(), ElementsAre(0));
     EXPECT_EQ(counter.on_gradient(1), Verdict::kTwice);
     EXPECT_TRUE(counter.end_backward());
   }

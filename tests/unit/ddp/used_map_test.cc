@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ddp/reducer/used_map.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include "unit/ddp/ddp_ranks.h"
 
@@ -33,6 +33,22 @@ TEST(UsedMap, WithoutASumEverythingCountsAsUsedAndMarksStay) {
   EXPECT_FALSE(used.take().defined());
   EXPECT_TRUE(used.is_marked(1));
   EXPECT_TRUE(used.is_used_anywhere(0));
+}
+
+// Parameter 0 is used by both ranks, 1 by rank 1, 2 by none, 3 by an earlier
+// backward of rank 0.
+TEST(UsedMap, RanksAgreeOnWhatAnyOfThemUses) {
+  on_ranks(2, [](const SharedGroup& group) {
+    UsedMap used(4);
+    used.start_cycle(true);
+    if (group->rank() == 0) used.mark(3);
+    const std::vector<size_t> unused = group->rank() == 0
+                                           ? std::vector<size_t>{1, 2, 3}
+                                           : std::vector<size_t>{2, 3};
+    EXPECT_THAT(used.agree(*group, unused),
+                ::testing::ElementsAre(true, true, false, true));
+    EXPECT_FALSE(used.is_marked(0));  // the count goes on as before
+  });
 }
 
 TEST(UsedMap, ASumThatCannotBeLaunchedIsToldByCheck) {
