@@ -175,11 +175,12 @@ class Field {
     return nullptr;
   }
 
+  // Null when some of them do not take part.
   const Side* best_candidate() const {
     const Side* best = nullptr;
     for (const std::string& name : kCandidates) {
       const Side* const one = find(name);
-      if (one == nullptr) continue;
+      if (one == nullptr) return nullptr;
       const auto step = &StepTimes::step;
       if (best == nullptr || one->median_of(step) < best->median_of(step)) {
         best = one;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 
 #include "lockstep/base/future.h"
 #include "lockstep/comm/process_group.h"
+#include "lockstep/ddp/finite_check.h"
 #include "lockstep/ddp/gradient_map.h"
 #include "lockstep/ddp/reducer_options.h"
 #include "lockstep/ddp/step_times.h"
@@ -223,6 +225,9 @@ class Reducer {
   // Times of the last such backward, and of all.
   StepTimes last_step() const;
   StepTotals all_steps() const;
+  // With FiniteCheck::kVerdict, of the last backward: the first gradient of any
+  // rank that was not finite; the same on all ranks.
+  std::optional<NonFiniteGradient> non_finite() const;
   // Parameters that got no gradient in the last such backward on this rank;
   // empty without unused detection.
   std::vector<size_t> unused_parameters() const;

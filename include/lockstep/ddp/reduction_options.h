@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lockstep/base/deadline.h"
+#include "lockstep/ddp/finite_check.h"
 #include "lockstep/plan/bucket_plan.h"
 
 namespace lockstep {
@@ -52,6 +53,10 @@ struct ReductionOptions {
   // How often backward() is called after one forward. Gradients are reduced in
   // the last backward.
   int backwards_per_forward = 1;
+
+  // Look for gradients that are infinite or NaN, as they arrive and before they
+  // are summed.
+  FiniteCheck check_finite = FiniteCheck::kOff;
 
   // Of the collectives of training. Without it, the group's timeout.
   std::optional<Deadline::Duration> timeout;

@@ -37,6 +37,10 @@ class BucketQueue {
     return *buckets_[places_[parameter].bucket];
   }
 
+  size_t index_of(size_t parameter) const {  // of its bucket
+    return places_[parameter].bucket;
+  }
+
   // Every gradient is missing again, and bucket 0 is the next to be launched.
   void start_cycle();
 

@@ -130,6 +130,7 @@ std::vector<std::string> settings_text(const ReducerOptions& options) {
                   options.find_unused_parameters),
       fmt::format("static_graph = {}", options.static_graph),
       fmt::format("skip_unused = {}", options.skip_unused),
+      fmt::format("check_finite = {}", static_cast<int>(options.check_finite)),
       fmt::format("reduce_type = {}", options.reduce_type
                                           ? c10::toString(*options.reduce_type)
                                           : "that of parameters"),

@@ -49,6 +49,7 @@ void ReducerCore::start_cycle() {
   counter_.start_cycle();
   rebuild_.start_cycle();
   queue_.start_cycle();
+  if (finite_) finite_->start_cycle();
   if (used_) {
     used_->start_cycle(!counter_.is_static() || counter_.is_learning());
   }
@@ -150,6 +151,13 @@ void ReducerCore::accept(size_t parameter, bool is_unused, Lock& lock) {
   if (used_ && !used_->is_marked(parameter)) is_unused = true;
   counter_.mark_ready(parameter);
   clock_.note_ready(parameter);
+  if (finite_ && !is_unused) {
+    access_.with_grad(
+        parameters_.tensors[parameter], [&](const at::Tensor& grad) {
+          finite_->look_at(grad, queue_.index_of(parameter), parameter,
+                           parameters_.names[parameter]);
+        });
+  }
   if (queue_.arrive(parameter, is_unused)) launch_ready_buckets(lock);
 }
 
@@ -245,6 +253,7 @@ void ReducerCore::finalize(Lock& lock) {
   lock.unlock();
   notices_.backward_end();
   if (used.defined()) used_->reduce(*group(), std::move(used));
+  if (finite_) finite_->tell(*group());
   collect_results(lock);
   clock_.end();
   rebuild_.end_cycle(parameters_.size());
@@ -279,9 +288,9 @@ void ReducerCore::collect_results(Lock& lock) {
     const GradBucket view = bucket.view(i, queue_.size());
     try {
       const at::Tensor& value = bucket.result().get(Deadline::in(patience));
-      if (!optimizer_in_backward_ && view.is_skipped()) {
+      if (!hook_.updates_parameters && view.is_skipped()) {
         bucket.finish(view.buffer(), is_never_used);
-      } else if (!optimizer_in_backward_) {
+      } else if (!hook_.updates_parameters) {
         bucket.finish(value, is_used);
       }
     } catch (...) {
@@ -292,6 +301,7 @@ void ReducerCore::collect_results(Lock& lock) {
   }
   clock_.end_waits();
   if (used_) used_->check();
+  if (finite_) finite_->hear(parameters_.names, Deadline::in(patience));
   wait_for_futures(lock, patience);
 }
 

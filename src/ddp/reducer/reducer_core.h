@@ -14,6 +14,7 @@
 
 #include "ddp/reducer/backward_tracker.h"
 #include "ddp/reducer/bucket_queue.h"
+#include "ddp/reducer/finite_watch.h"
 #include "ddp/reducer/grad_access.h"
 #include "ddp/reducer/grad_hooks.h"
 #include "ddp/reducer/lanes.h"
@@ -111,7 +112,8 @@ class ReducerCore : public BackwardListener,
   struct Hook {
     CommHook call = hooks::all_reduce();
     std::string name = "all_reduce";
-    bool is_registered = false;  // by a program, since the last reset
+    bool is_registered = false;       // by a program, since the last reset
+    bool updates_parameters = false;  // so results are not copied to gradients
   };
   // Settings that hold for one backward: the next, or the one that runs.
   struct Coming {
@@ -175,6 +177,7 @@ class ReducerCore : public BackwardListener,
   BucketQueue queue_ LOCKSTEP_GUARDED_BY(mutex_);
   ReadyCounter counter_ LOCKSTEP_GUARDED_BY(mutex_);
   std::optional<UsedMap> used_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::optional<FiniteWatch> finite_ LOCKSTEP_GUARDED_BY(mutex_);
   std::optional<UnusedParameters> unused_ LOCKSTEP_GUARDED_BY(mutex_);
   RebuildWatch rebuild_ LOCKSTEP_GUARDED_BY(mutex_);
   OrderAgreement new_order_ LOCKSTEP_GUARDED_BY(mutex_);
@@ -186,7 +189,6 @@ class ReducerCore : public BackwardListener,
   // prepare_for_backward() or no_sync() was called at least once.
   bool was_prepared_ LOCKSTEP_GUARDED_BY(mutex_) = false;
   bool warned_of_bypass_ LOCKSTEP_GUARDED_BY(mutex_) = false;
-  bool optimizer_in_backward_ LOCKSTEP_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace lockstep::detail

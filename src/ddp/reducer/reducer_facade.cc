@@ -126,6 +126,9 @@ std::vector<std::chrono::nanoseconds> Reducer::backward_times() const {
   return core_->report().backward_times;
 }
 StepTimes Reducer::last_step() const { return core_->report().last_step; }
+std::optional<NonFiniteGradient> Reducer::non_finite() const {
+  return core_->report().non_finite;
+}
 StepTotals Reducer::all_steps() const { return core_->report().all_steps; }
 bool Reducer::is_syncing() const { return core_->is_syncing(); }
 void Reducer::check_parameters() const { core_->check_parameters(); }

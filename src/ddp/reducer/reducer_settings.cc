@@ -71,8 +71,8 @@ void ReducerCore::register_comm_hook(CommHook hook, const std::string& name) {
                  "a communication hook can be registered once: '{}' is, and "
                  "'{}' came second",
                  hook_.name, called);
-  if (hook.updates_parameters()) optimizer_in_backward_ = true;
-  hook_ = {std::move(hook), called, true};
+  const bool updates = hook_.updates_parameters || hook.updates_parameters();
+  hook_ = {std::move(hook), called, true, updates};
 }
 
 std::vector<GradBucket> ReducerCore::grad_buckets(bool zeros) {
@@ -111,7 +111,7 @@ void ReducerCore::install_futures(const std::vector<Future<void>>& futures) {
 void ReducerCore::set_optimizer_in_backward(bool on) {
   const Lock lock(mutex_);
   phase_.check_between_steps("set_optimizer_in_backward");
-  optimizer_in_backward_ = on;
+  hook_.updates_parameters = on;
 }
 
 void ReducerCore::set_static_graph() {
@@ -197,6 +197,7 @@ StepReport ReducerCore::report() {
   report.last_step = clock_.last();
   report.backward_times = clock_.ready_times();
   if (unused_ && unused_->last()) report.unused_parameters = *unused_->last();
+  if (finite_) report.non_finite = finite_->verdict();
   report.all_steps = clock_.totals();
   report.comm_hook = hook_.name;
   report.has_rebuilt_buckets = rebuild_.has_rebuilt();

@@ -73,6 +73,9 @@ ReducerCore::ReducerCore(ParameterSet parameters, Group group,
         "find_unused_parameters is not needed and is ignored");
   }
   if (options_.static_graph || options_.find_unused_parameters) track_use();
+  if (options_.check_finite != FiniteCheck::kOff) {
+    finite_.emplace(options_.check_finite);
+  }
 }
 
 void ReducerCore::track_use() {

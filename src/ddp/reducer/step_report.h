@@ -5,9 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "lockstep/ddp/finite_check.h"
 #include "lockstep/ddp/step_times.h"
 
 namespace lockstep::detail {
@@ -24,6 +26,10 @@ struct StepReport {
   // Parameters that got no gradient; empty when the Reducer does not look for
   // them.
   std::vector<size_t> unused_parameters;
+
+  // With FiniteCheck::kVerdict: the first gradient of any rank that was not
+  // finite.
+  std::optional<NonFiniteGradient> non_finite;
 
   StepTotals all_steps;
   std::string comm_hook;  // its name

@@ -24,7 +24,6 @@ using lockstep::testing::on_ranks;
 using lockstep::testing::parameter;
 using lockstep::testing::SharedGroup;
 using lockstep::testing::Tensors;
-using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 // All ranks start from ones and pull parameter i toward sin(i, i + 1, ...),
@@ -104,9 +103,9 @@ TEST(LossyTraining, ArrivesWithTopK) {
   expect_training([&] { return top_k(options); }, 0.02, 800, 0.1);
 }
 
-// What comes out of backward is what went wrong, with the names of the hook and
-// the bucket.
-TEST(LossyTraining, AnErrorNamesTheHook) {
+// What comes out of backward is what went wrong, and not that the steps behind
+// it were not carried out.
+TEST(LossyTraining, RanksWithDifferentOptionsHearOfIt) {
   on_ranks(2, [&](const SharedGroup& group) {
     const Tensors parameters = {parameter({100})};
     Reducer reducer(parameters, group);
@@ -116,7 +115,7 @@ TEST(LossyTraining, AnErrorNamesTheHook) {
     const at::Tensor loss = pull_of_rank(parameters, 0);
     reducer.prepare_for_backward({loss});
     EXPECT_THAT(message_of<MismatchError>([&] { loss.backward(); }),
-                AllOf(HasSubstr("quantize"), HasSubstr("all_to_all")));
+                HasSubstr("all_to_all"));
   });
 }
 
