@@ -45,17 +45,13 @@ const Case kCases[] = {
 };
 
 // Of processor time, too: what others do on the machine hardly counts there,
-// and neither does waiting. PyTorch's workers do not tell theirs.
+// and neither does waiting.
 void note_overhead(const std::string& name, const Side& side, const Side& local,
                    const Report& report) {
-  std::string text =
-      fmt::format("{}: overhead of {} over {} {}", name, side.text(),
-                  local.text(), overhead_text(side, local, &StepTimes::step));
-  if (side.median_of(&StepTimes::processor) > 0) {
-    text += ", of processor time " +
-            overhead_text(side, local, &StepTimes::processor);
-  }
-  report.note(text);
+  report.note(fmt::format("{}: overhead of {} over {} {}, of processor time {}",
+                          name, side.text(), local.text(),
+                          overhead_text(side, local, &StepTimes::step),
+                          overhead_text(side, local, &StepTimes::processor)));
 }
 
 // Of a few turns with a trace, which the others are without.

@@ -3,7 +3,7 @@
 
 Usage: pytorch_worker.py RANK SIZE ADDRESS SPARE_CPU PORT
 
-Reads orders (see step_order.h) and answers them with the seconds of a step.
+Reads orders and answers with the times of a step (see step_order.h).
 """
 import os
 import sys
@@ -114,7 +114,8 @@ class Trainer:
             self.optimizer.step()
 
 
-def seconds_of_step(line, trainers, rank):
+def carry_out(line, trainers, rank):
+    """Seconds of a step, and of processor time in it."""
     name, batch, mode, bucket_bytes, hook, gradients, steps, _ = line.split()
     kind = (name, int(batch), mode, int(bucket_bytes), hook,
             gradients == "drop")
@@ -123,9 +124,11 @@ def seconds_of_step(line, trainers, rank):
     trainer = trainers[kind]
     trainer.run(1)
     dist.barrier()
-    begin = time.perf_counter()
+    processor, begin = time.process_time(), time.perf_counter()
     trainer.run(int(steps))
-    return (time.perf_counter() - begin) / int(steps)
+    seconds = time.perf_counter() - begin
+    processor = time.process_time() - processor
+    return seconds / int(steps), processor / int(steps)
 
 
 def main():
@@ -138,13 +141,14 @@ def main():
     trainers = {}
     for line in sys.stdin:
         try:
-            seconds = seconds_of_step(line, trainers, rank)
+            step, processor = carry_out(line, trainers, rank)
         except Exception as error:  # the driver's to judge
             words = " ".join(str(error).split())
             print(f"error: rank {rank}: {type(error).__name__}: {words}",
                   flush=True)
         else:
-            print(seconds, *[0] * 10, flush=True)
+            # StepTimes; the rest is not known.
+            print(step, *[0] * 8, processor, 0, flush=True)
 
 
 if __name__ == "__main__":

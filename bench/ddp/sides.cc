@@ -131,12 +131,13 @@ std::string parts_text(const Side& side) {
   const auto ms = [&](Side::Part part) { return 1e3 * side.median_of(part); };
   std::string text =
       fmt::format("{}: step {:.2f} ms", side.text(), ms(&StepTimes::step));
-  if (ms(&StepTimes::processor) == 0) return text;  // PyTorch's
-  text += fmt::format(
-      " = zero {:.2f} + forward {:.2f} + backward {:.2f} + update {:.2f}; "
-      "processor time {:.2f}",
-      ms(&StepTimes::zero), ms(&StepTimes::forward), ms(&StepTimes::backward),
-      ms(&StepTimes::update), ms(&StepTimes::processor));
+  if (ms(&StepTimes::backward) > 0) {  // PyTorch's are not known
+    text += fmt::format(
+        " = zero {:.2f} + forward {:.2f} + backward {:.2f} + update {:.2f}",
+        ms(&StepTimes::zero), ms(&StepTimes::forward), ms(&StepTimes::backward),
+        ms(&StepTimes::update));
+  }
+  text += fmt::format("; processor time {:.2f}", ms(&StepTimes::processor));
   if (side.order.traced) {
     text += fmt::format(
         "; waiting in backward {:.2f} (the rank that computes longest) to "

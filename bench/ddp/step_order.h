@@ -29,7 +29,8 @@ struct StepOrder {
   bool traced = false;  // waits and the lane's times are wanted, ours only
 };
 
-// Seconds of a step, the mean of all steps of an order.
+// Seconds of a step, the mean of all steps of an order. Of PyTorch's only
+// `step` and `processor` are known, the rest is 0.
 struct StepTimes {
   double step = 0;
   // Of which:
@@ -49,7 +50,7 @@ struct StepTimes {
   double local_steps = 0;
   double processor = 0;
   // No seconds: what left the host of a rank, with headers and answers, as the
-  // kernel counts it. 0 where ranks are on one host, and PyTorch's do not tell.
+  // kernel counts it; 0 where all ranks are on one host.
   double wire_bytes = 0;
 };
 
