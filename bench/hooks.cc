@@ -12,6 +12,7 @@
 //   pytorch-ddp, pytorch-fp16, pytorch-power_sgd
 //                     PyTorch from Python over Gloo
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <utility>
 
@@ -27,9 +28,7 @@ namespace {
 using testing::NetLab;
 
 constexpr size_t kGradientBytes = 25190400;
-constexpr int kSlowLink = 100;     // Mbit/s
-constexpr double kTurnTime = 0.3;  // seconds
-constexpr double kMostSteps = 5;   // of a turn
+constexpr int kSlowLink = 100;  // Mbit/s
 constexpr const char* kPlain = "all_reduce";
 constexpr const char* kPyTorchPlain = "pytorch-ddp";
 constexpr const char* kBest = "best-candidate";
@@ -38,19 +37,26 @@ struct Place {
   std::string name;
   std::string backend;
   int megabits;  // between two hosts; 0: one host
+  // Of a turn, with hooks that send much and with those that send little: the
+  // same number for hooks that are compared, and on a slow link few.
+  int steps;
+  int small_steps;
 };
-const Place kPlaces[] = {
-    {"100mbit", "gloo", kSlowLink}, {"1gbit", "gloo", 1000}, {"shm", "shm", 0}};
+const Place kPlaces[] = {{"100mbit", "gloo", kSlowLink, 1, 3},
+                         {"1gbit", "gloo", 1000, 2, 2},
+                         {"shm", "shm", 0, 4, 4}};
 
 struct Hook {
   std::string text;        // for hooks::make()
   double slow_goal = 0;    // against all_reduce on kSlowLink; 0: none
   std::string rival = {};  // the same hook of PyTorch's, if there is one
+  bool sends_much = false;
 };
+const Hook kPlainHook = {kPlain, 0, kPyTorchPlain, true};
 const Hook kHooks[] = {
-    {"fp16_compress", 1.7, "pytorch-fp16"},
-    {"bf16_compress"},
-    {"quantize:bits=8", 3},
+    {"fp16_compress", 1.7, "pytorch-fp16", true},
+    {"bf16_compress", 0, "", true},
+    {"quantize:bits=8", 3, "", true},
     {"quantize:bits=4", 5},
     {"sign"},
     {"top_k"},
@@ -87,16 +93,11 @@ double goal_for(const Place& place, const Hook& hook,
   return is_slow ? hook.slow_goal : 0;
 }
 
-StepOrder order_with(const std::string& hook) {
+StepOrder order_for(const Place& place, const Hook& hook) {
   StepOrder order = {"mlp25", 16, "overlap"};
-  order.hook = hook;
+  order.hook = hook.text;
+  order.steps = hook.sends_much ? place.steps : place.small_steps;
   return order;
-}
-
-// Turns of about the same time: a step may take 15 ms or 2 s.
-void settle_turn(Side& side) {
-  const double fitting = kTurnTime / side.run().step;
-  side.order.steps = static_cast<int>(std::clamp(fitting, 1.0, kMostSteps));
 }
 
 // All who train at one place: "all_reduce", "local", our hooks by their texts,
@@ -110,14 +111,16 @@ class Field {
         report_(report),
         ours_(make_our_team(place_.backend, lab)) {
     report_.note(fmt::format("{}, ours: {}", place_.name, ours_->settings()));
-    add_ours(kPlain, order_with(kPlain));
-    StepOrder local = order_with(kPlain);
+    add_ours(kPlain, order_for(place_, kPlainHook));
+    StepOrder local = order_for(place_, {kPlain});
     local.mode = "local";
     add_ours("local", local);
-    for (const Hook& hook : hooks_) add_ours(hook.text, order_with(hook.text));
+    for (const Hook& hook : hooks_) {
+      add_ours(hook.text, order_for(place_, hook));
+    }
     if (!has_pytorch()) return;
     // On a slow link a plain step takes long, and tells of the link alone.
-    if (place_.megabits != kSlowLink) add_pytorch({kPlain, 0, kPyTorchPlain});
+    if (place_.megabits != kSlowLink) add_pytorch(kPlainHook);
     for (const Hook& hook : hooks_) {
       if (!hook.rival.empty()) add_pytorch(hook);
     }
@@ -131,7 +134,7 @@ class Field {
       report_.note(
           fmt::format("{}: the best candidate is {}", place_.name, best->name));
     }
-    add_row({kPlain}, kPyTorchPlain, find(kPyTorchPlain));
+    add_row(kPlainHook, kPyTorchPlain, find(kPyTorchPlain));
     for (const Hook& hook : hooks_) add_row(hook, hook.rival, find(hook.rival));
     for (const Side& side : sides_) {
       report_.note(place_.name + ", " + parts_text(side));
@@ -142,22 +145,22 @@ class Field {
   void add_ours(const std::string& name, const StepOrder& order) {
     Side side = {name, ours_.get(), order};
     side.order.traced = true;  // some spans in a step
-    // In orders that are short enough to be waited for.
-    constexpr int kOrderSteps = 10;
-    if (name == kAuto) {
-      side.order.steps = kOrderSteps;
-      for (int i = 0; i < kTrialSteps / kOrderSteps; ++i) side.run();
-      side.order.steps = 1;
-    }
-    settle_turn(side);
+    if (name == kAuto) finish_trial(side);
     sides_.push_back(std::move(side));
+  }
+
+  // In orders that are short enough to be waited for.
+  static void finish_trial(Side side) {
+    constexpr int kOrderSteps = 10;
+    side.order.steps = kOrderSteps;
+    for (int i = 0; i < kTrialSteps / kOrderSteps; ++i) side.run();
   }
 
   void add_pytorch(const Hook& hook) {
     try {
       auto team = make_pytorch_team(lab_);
-      Side side = {hook.rival, team.get(), order_with(hook.text)};
-      settle_turn(side);
+      Side side = {hook.rival, team.get(), order_for(place_, hook)};
+      side.run();
       report_.note(
           fmt::format("{}, {}: {}", place_.name, hook.rival, team->settings()));
       sides_.push_back(std::move(side));

@@ -67,7 +67,7 @@ Cost count(const std::string& what, int size, int steps) {
   cost.launch = found.inside(ours + "ReducerCore::run_comm_hook(");
   cost.around = found.inside("lockstep::Reducer::prepare_for_") +
                 found.inside(hooks + "watch_outputs") +
-                found.inside(ours + "ReducerCore::on_backward_end(");
+                found.inside(ours + "ReducerCore::end_task(");
   cost.lane = found.other_threads;
   cost.step = found.main_thread + found.other_threads;
   return cost;

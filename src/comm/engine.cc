@@ -250,7 +250,10 @@ void Engine::wait_for(const Future<void>& after,
     after.on_ready(
         [bell = place_.bell](const auto& /*after*/) { bell->ring(); });
     const Deadline deadline = Deadline::in(timeout);
-    Deadline notice = Deadline::in(options_.notice_after);
+    // What may take any time is worth no notice.
+    const auto patience =
+        timeout == Deadline::Duration::max() ? timeout : options_.notice_after;
+    Deadline notice = Deadline::in(patience);
     uint32_t heard = place_.bell->rings();
     while (!after.is_ready()) {
       check_alive();
@@ -263,7 +266,7 @@ void Engine::wait_for(const Future<void>& after,
             "rank {}: group '{}' has an operation that waits for another lane; "
             "it gives up in {}",
             place_.rank, options_.name, to_text(deadline.remaining())));
-        notice = Deadline::in(options_.notice_after);
+        notice = Deadline::in(patience);
       }
       heard = place_.bell->wait(heard, earlier(deadline, notice));
     }

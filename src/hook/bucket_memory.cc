@@ -24,12 +24,11 @@ bool are_equal(const std::vector<GradBucket::Member>& a,
 
 at::Tensor BucketMemory::of(const GradBucket& bucket) {
   const auto found = flats_.find(bucket.index());
-  if (found != flats_.end()) {
-    if (are_equal(found->second.members, bucket.members())) {
-      return found->second.numbers;
-    }
-    take_apart();
+  if (found != flats_.end() &&
+      are_equal(found->second.members, bucket.members())) {
+    return found->second.numbers;
   }
+  if (found != flats_.end() || has_any_of(bucket)) take_apart();
   Flat flat{bucket.members(), at::zeros_like(bucket.buffer())};
   for (const GradBucket::Member& member : flat.members) {
     const auto piece = pieces_.find(member.index);
@@ -42,6 +41,17 @@ at::Tensor BucketMemory::of(const GradBucket& bucket) {
     pieces_.erase(piece);
   }
   return flats_.emplace(bucket.index(), std::move(flat)).first->second.numbers;
+}
+
+bool BucketMemory::has_any_of(const GradBucket& bucket) const {
+  for (const auto& [index, flat] : flats_) {
+    for (const GradBucket::Member& kept : flat.members) {
+      for (const GradBucket::Member& member : bucket.members()) {
+        if (kept.index == member.index) return true;
+      }
+    }
+  }
+  return false;
 }
 
 void BucketMemory::take_apart() {

@@ -37,6 +37,7 @@ class BucketMemory {
     at::Tensor numbers;
   };
 
+  bool has_any_of(const GradBucket& bucket) const;  // in flats_
   // Leaves all numbers in pieces_, whose tensors share the memory of the flats.
   void take_apart();
 

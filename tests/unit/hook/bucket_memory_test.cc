@@ -35,6 +35,16 @@ TEST(BucketMemory, MovesWithParametersWhenBucketsAreRebuilt) {
   EXPECT_TRUE(at::equal(first, at::tensor({9.F})));
 }
 
+// A bucket that was not kept before takes over the parameter of one that was.
+TEST(BucketMemory, MovesToABucketThatIsNew) {
+  BucketMemory memory;
+  memory.of(make_bucket(0, 2, {{0, 2}, {1, 1}})).fill_(4);
+  const auto moved = memory.of(make_bucket(1, 2, {{0, 2}}));
+  EXPECT_TRUE(at::equal(moved, at::full({2}, 4.F)));
+  const auto rest = memory.of(make_bucket(0, 2, {{1, 1}}));
+  EXPECT_TRUE(at::equal(rest, at::full({1}, 4.F)));
+}
+
 TEST(BucketMemory, IsSavedAndLoadedByParameter) {
   BucketMemory memory;
   memory.of(make_bucket(0, 1, {{0, 3}, {1, 2}})).copy_(at::arange(5));
