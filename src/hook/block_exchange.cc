@@ -131,15 +131,22 @@ Future<at::Tensor> BlockExchange::run(const GradBucket& bucket,
   BucketOfBlocks& it = *on_its_way;
 
   ProcessGroup& group = *context.group();
-  // Evaluated in this order, as in every list in braces.
-  return result_of_all(
-      {post_step(group, [on_its_way] { on_its_way->encode(); }),
-       group.all_to_all(it.all_pieces(), it.received(), it.counts(),
-                        it.received_counts(), it.options()),
-       post_step(group, [on_its_way] { on_its_way->average(); }),
-       group.all_gather(it.own_piece(), it.all_pieces(), it.counts(),
-                        it.options()),
-       post_step(group, [on_its_way] { on_its_way->decode(); })},
+  return launch_all(
+      {[&] { return post_step(group, [on_its_way] { on_its_way->encode(); }); },
+       [&] {
+         return group.all_to_all(it.all_pieces(), it.received(), it.counts(),
+                                 it.received_counts(), it.options());
+       },
+       [&] {
+         return post_step(group, [on_its_way] { on_its_way->average(); });
+       },
+       [&] {
+         return group.all_gather(it.own_piece(), it.all_pieces(), it.counts(),
+                                 it.options());
+       },
+       [&] {
+         return post_step(group, [on_its_way] { on_its_way->decode(); });
+       }},
       bucket.buffer());
 }
 

@@ -3,8 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "hook/queue.h"
@@ -22,16 +22,12 @@ inline bool is_lossy(const GradBucket& bucket, const HookContext& context) {
          bucket.buffer().numel() > 0 && context.group()->size() > 1;
 }
 
-// The hook's result: `value`, once all that was queued is done. If something
-// fails this is its error, and not that what came behind it was not carried
-// out.
-inline Future<at::Tensor> result_of_all(
-    const std::vector<std::shared_ptr<Work>>& queued, at::Tensor value) {
-  std::vector<Future<void>> futures;
-  futures.reserve(queued.size());
-  for (const auto& work : queued) futures.push_back(work->future());
-  return when_all(futures).then([value = std::move(value)] { return value; });
-}
+// Launches one thing after the other. The result is `value`, once all of them
+// are done. If one fails this is its error, and not that the group had failed
+// when the next one was launched or its turn came.
+using Launch = std::function<std::shared_ptr<Work>()>;
+Future<at::Tensor> launch_all(const std::vector<Launch>& launches,
+                              at::Tensor value);
 
 // The elements of a bucket's buffer.
 // Errors: UsageError when they do not lie one after the other.

@@ -125,12 +125,18 @@ class TopK {
         bucket, context, options_.ratio, std::move(left_out), words_);
 
     ProcessGroup& group = *context.group();
-    // Evaluated in this order, as in every list in braces.
-    return result_of_all(
-        {post_step(group, [on_its_way] { on_its_way->choose(); }),
-         group.all_gather(on_its_way->own_message(), on_its_way->messages(), {},
-                          on_its_way->options()),
-         post_step(group, [on_its_way] { on_its_way->add_up(); })},
+    return launch_all(
+        {[&] {
+           return post_step(group, [on_its_way] { on_its_way->choose(); });
+         },
+         [&] {
+           return group.all_gather(on_its_way->own_message(),
+                                   on_its_way->messages(), {},
+                                   on_its_way->options());
+         },
+         [&] {
+           return post_step(group, [on_its_way] { on_its_way->add_up(); });
+         }},
         bucket.buffer());
   }
 

@@ -217,18 +217,21 @@ TEST_P(BlockCodecOfBits, ErrorsAreWithinTheBound) {
       double largest = 0;
       for (size_t i = first; i < end; ++i) {
         const bool is_finite = std::isfinite(values[i]);
-        largest = std::max(largest,
-                           is_finite ? std::fabs(double{values[i]}) : HUGE_VAL);
+        largest = std::max(
+            largest,
+            is_finite ? std::fabs(static_cast<double>(values[i])) : HUGE_VAL);
       }
-      const double scale = double{scale_at(words, first / codec.block())};
+      const double scale =
+          static_cast<double>(scale_at(words, first / codec.block()));
       const double bound = codec.bits() == 1 ? largest : scale;
-      const double excess = bound == double{FLT_MIN} ? bound : 0;
+      const double excess = bound == static_cast<double>(FLT_MIN) ? bound : 0;
       for (size_t i = first; i < end; ++i) {
-        const auto result = double{decoded[i]};
+        const auto result = static_cast<double>(decoded[i]);
         if (largest == HUGE_VAL) {
           ASSERT_TRUE(std::isnan(result));
         } else {
-          ASSERT_LE(std::fabs(double{values[i]} - result), bound * (1 + 1e-4));
+          ASSERT_LE(std::fabs(static_cast<double>(values[i]) - result),
+                    bound * (1 + 1e-4));
           ASSERT_LE(std::fabs(result), largest + excess);
         }
       }
@@ -288,11 +291,12 @@ TEST(BlockCodec, RoundsWithoutBias) {
     for (uint64_t key = 0; key < kDraws; ++key) {
       const CodeWords words = encode(codec, values, random_key({key}));
       const Floats decoded = decode(codec, words, values.size());
-      for (size_t i = 0; i < values.size(); ++i) sums[i] += double{decoded[i]};
+      for (size_t i = 0; i < values.size(); ++i)
+        sums[i] += static_cast<double>(decoded[i]);
     }
     for (size_t i = 0; i < values.size(); ++i) {
       // Five standard deviations: half a scale over the root of the draws.
-      EXPECT_NEAR(sums[i] / kDraws, double{values[i]},
+      EXPECT_NEAR(sums[i] / kDraws, static_cast<double>(values[i]),
                   5 * 0.5 / std::sqrt(kDraws))
           << i;
     }

@@ -292,8 +292,9 @@ TEST(PowerSgd, OptionsMustMakeSense) {
                 o.warm_start = o.error_feedback = false;
               }),
               HasSubstr("must not be negative"));
-  EXPECT_THAT(error_with([](auto& o) { o.min_compression_rate = NAN; }),
-              HasSubstr("min_compression_rate"));
+  EXPECT_THAT(
+      error_with([](auto& o) { o.min_compression_rate = std::nan(""); }),
+      HasSubstr("min_compression_rate"));
   EXPECT_THAT(error_with([](auto& o) { o.epsilon = -1; }),
               HasSubstr("epsilon is -1"));
   EXPECT_THAT(error_with([](auto& o) { o.log_stats_every = -1; }),

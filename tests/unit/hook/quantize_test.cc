@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "hook/lossy.h"
 #include "lockstep/base/error.h"
 #include "lockstep/ddp/reducer.h"
 #include "lockstep/hook/sign.h"
@@ -431,6 +432,29 @@ TEST(BlockHooks, RanksWithDifferentOptionsHearOfIt) {
   long_blocks.block = 1024;
   expect_mismatch(coded(8), coded(4));
   expect_mismatch(coded(8), quantize(long_blocks));
+}
+
+// The group fails between two launches: the next one is refused, and the error
+// is that of the one that failed.
+TEST(LaunchAll, TellsWhatFailedFirst) {
+  const auto script = std::make_shared<FakeScript>();
+  const auto group = lockstep::testing::make_fake_group(script, 0, 2);
+  script->fail_at(0, std::make_exception_ptr(PeerError("rank 1 died", 1)));
+  std::shared_ptr<Work> first;
+  const auto result =
+      detail::launch_all({[&] { return first = group->barrier(); },
+                          [&] {
+                            EXPECT_THROW(first->wait(), PeerError);
+                            return group->post([] {});  // throws
+                          },
+                          []() -> std::shared_ptr<Work> {
+                            ADD_FAILURE() << "launched after a failure";
+                            return nullptr;
+                          }},
+                         at::ones({1}));
+  EXPECT_THAT(message_of<PeerError>(
+                  [&] { result.get(Deadline::in(std::chrono::seconds(30))); }),
+              HasSubstr("rank 1 died"));
 }
 
 TEST(BlockHooks, ABufferWithGapsIsAnError) {
