@@ -39,7 +39,7 @@ inline Settings settings_of(int argc, char** argv) {
   app.add_option("--batch", settings.batch, "Images per rank and step")
       ->check(CLI::Range(1, 1000));
   app.add_option("--hook", settings.hook,
-                 "How gradients are averaged, such as quantize:bits=4")
+                 "How to average, such as quantize:bits=4")
       ->check(problem_of_hook)
       ->capture_default_str();
   app.add_flag("--quick", settings.quick, "Ten steps per epoch, for a look");

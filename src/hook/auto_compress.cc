@@ -9,14 +9,21 @@
 #include <fmt/ranges.h>
 
 #include "hook/agreement.h"
+#include "hook/auto_compress_clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/hook/compress.h"
 
-namespace lockstep::hooks {
+namespace lockstep {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using hooks::AutoCompressOptions;
+using Clock = std::function<double()>;  // in seconds
+
+double steady_seconds() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(now).count();
+}
 
 double median_of(std::vector<double> values) {
   const auto middle =
@@ -29,8 +36,11 @@ double median_of(std::vector<double> values) {
 // plain average is the first.
 class AutoCompress {
  public:
-  AutoCompress(std::vector<CommHook> candidates, AutoCompressOptions options)
-      : options_(options), candidates_(std::move(candidates)) {}
+  AutoCompress(Clock clock, std::vector<CommHook> candidates,
+               AutoCompressOptions options)
+      : clock_(std::move(clock)),
+        options_(options),
+        candidates_(std::move(candidates)) {}
 
   Future<at::Tensor> operator()(const GradBucket& bucket,
                                 const HookContext& context) {
@@ -41,7 +51,7 @@ class AutoCompress {
  private:
   // A step ends where the next begins.
   void begin_step(const HookContext& context) {
-    const auto now = Clock::now();
+    const double now = clock_();
     if (watch_.is_new(context.group())) {
       // After a failure ranks may have come differently far.
       watch_.set(context.group());
@@ -51,13 +61,13 @@ class AutoCompress {
     // Buckets are rebuilt in the first steps: the first candidate needs more.
     const int warm_up = options_.warm_up_steps * (current_ == 0 ? 2 : 1);
     if (steps_ > warm_up) {
-      samples_.push_back(std::chrono::duration<double>(now - last_).count());
+      samples_.push_back(now - last_);
     }
     if (samples_.size() == static_cast<size_t>(options_.measured_steps)) {
       end_candidate(context);
     }
     ++steps_;
-    last_ = Clock::now();
+    last_ = clock_();
   }
 
   void begin_trial() {
@@ -112,13 +122,14 @@ class AutoCompress {
                          fmt::join(times, ", ")));
   }
 
+  const Clock clock_;
   const AutoCompressOptions options_;
   const std::vector<CommHook> candidates_;
   detail::GroupWatch watch_;
   bool is_decided_ = false;  // the current candidate stays
   size_t current_ = 0;
-  int steps_ = 0;  // begun with the current candidate before this one
-  Clock::time_point last_;
+  int steps_ = 0;    // begun with the current candidate before this one
+  double last_ = 0;  // when the last step began
   std::vector<double> samples_;  // of the current candidate
   std::vector<double> seconds_;  // medians, by candidate
 };
@@ -144,13 +155,16 @@ void check(const std::vector<CommHook>& candidates,
 
 }  // namespace
 
-CommHook auto_compress(std::vector<CommHook> candidates,
-                       const AutoCompressOptions& options) {
+CommHook detail::auto_compress_by(std::function<double()> clock,
+                                  std::vector<CommHook> candidates,
+                                  const AutoCompressOptions& options) {
   check(candidates, options);
-  if (candidates.empty()) candidates = {fp16_compress(), bf16_compress()};
-  candidates.insert(candidates.begin(), all_reduce());
-  const auto state =
-      std::make_shared<AutoCompress>(std::move(candidates), options);
+  if (candidates.empty()) {
+    candidates = {hooks::fp16_compress(), hooks::bf16_compress()};
+  }
+  candidates.insert(candidates.begin(), hooks::all_reduce());
+  const auto state = std::make_shared<AutoCompress>(
+      std::move(clock), std::move(candidates), options);
   const auto call = [state](const GradBucket& bucket,
                             const HookContext& context) {
     return (*state)(bucket, context);
@@ -158,4 +172,10 @@ CommHook auto_compress(std::vector<CommHook> candidates,
   return CommHook(call).named("auto_compress");
 }
 
-}  // namespace lockstep::hooks
+CommHook hooks::auto_compress(std::vector<CommHook> candidates,
+                              const AutoCompressOptions& options) {
+  return detail::auto_compress_by(steady_seconds, std::move(candidates),
+                                  options);
+}
+
+}  // namespace lockstep

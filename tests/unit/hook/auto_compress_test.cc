@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/hook/auto_compress.h"
 
-#include <chrono>
-#include <thread>
+#include <cmath>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "hook/auto_compress_clock.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/log.h"
-#include "lockstep/hook/make_hook.h"
 #include "lockstep/hook/optimizer_in_backward.h"
 #include "support/message_of.h"
 #include "unit/ddp/ddp_ranks.h"
@@ -20,16 +18,15 @@ namespace {
 using ::testing::HasSubstr;
 using namespace lockstep::testing;
 
-// The plain average, which takes longer by `delay` on `slow_rank`; counts its
-// calls.
-CommHook delayed(const std::string& name, int slow_rank,
-                 std::chrono::milliseconds delay,
-                 const std::shared_ptr<int>& calls) {
+// A rank's clock, which stands still unless told.
+using Clock = std::shared_ptr<double>;
+
+// The plain average, which takes `seconds` on `slow_rank`; counts its calls.
+CommHook slow_on(const std::string& name, int slow_rank, double seconds,
+                 const Clock& clock, const std::shared_ptr<int>& calls) {
   const auto call = [=](const GradBucket& bucket, const HookContext& context) {
     ++*calls;
-    if (context.group()->rank() == slow_rank) {
-      context.group()->post([delay] { std::this_thread::sleep_for(delay); });
-    }
+    if (context.group()->rank() == slow_rank) *clock += seconds;
     return hooks::all_reduce()(bucket, context);
   };
   return CommHook(call).named(name);
@@ -41,9 +38,8 @@ struct Calls {
 };
 
 // `between` runs after each step.
-void train(
-    const SharedGroup& group, const CommHook& hook, int steps,
-    const std::function<void()>& between = [] {}) {
+void train(const SharedGroup& group, const CommHook& hook, int steps,
+           const std::function<void()>& between) {
   const Tensors parameters = some_parameters(2);
   Reducer reducer(parameters, group);
   reducer.register_comm_hook(hook);
@@ -67,33 +63,35 @@ constexpr int kTrial = 5 + 4 + 4;
 TEST(AutoCompress, StaysWithThePlainAverageWhereNothingPays) {
   on_ranks(2, [](const SharedGroup& group) {
     const Calls calls;
-    // Slow on one rank alone: the slowest counts.
+    const auto clock = std::make_shared<double>(0);
+    // Each is slow on one rank alone: the slowest rank counts.
     train(group,
-          hooks::auto_compress(
-              {delayed("a", 0, std::chrono::milliseconds(20), calls.first),
-               delayed("b", 1, std::chrono::milliseconds(20), calls.second)},
-              short_trial()),
-          kTrial + 10);
+          detail::auto_compress_by([=] { return *clock; },
+                                   {slow_on("a", 0, 0.2, clock, calls.first),
+                                    slow_on("b", 1, 0.2, clock, calls.second)},
+                                   short_trial()),
+          kTrial + 10, [&] { *clock += 1; });
     EXPECT_EQ(*calls.first, 4);
     EXPECT_EQ(*calls.second, 4);
   });
 }
 
-// Steps take 20 ms, but for those with the second candidate.
+// Steps take a second, but for those with the second candidate.
 TEST(AutoCompress, GoesOnWithTheQuickestCandidate) {
   on_ranks(2, [](const SharedGroup& group) {
     const Calls calls;
+    const auto clock = std::make_shared<double>(0);
     int seen = 0;
     train(group,
-          hooks::auto_compress({delayed("slow", 0, {}, calls.first),
-                                delayed("quick", 1, {}, calls.second)},
-                               short_trial()),
+          detail::auto_compress_by(
+              [=] { return *clock; },
+              {slow_on("plain", 0, 0, clock, calls.first),
+               slow_on("quick", 1, 0.1, clock, calls.second)},
+              short_trial()),
           kTrial + 10, [&] {
             const bool is_quick = *calls.second > seen;
             seen = *calls.second;
-            if (!is_quick) {
-              std::this_thread::sleep_for(std::chrono::milliseconds(20));
-            }
+            *clock += is_quick ? 0.5 : 1;
           });
     EXPECT_EQ(*calls.first, 4);
     EXPECT_EQ(*calls.second, 4 + 10);
