@@ -16,9 +16,10 @@ class Optimizer;
 namespace lockstep::hooks {
 
 // Steps the parameters of each bucket as soon as its gradients are reduced,
-// while backward still computes others, and drops the gradients at once: their
-// memory is free for the rest of backward (with gradient_as_bucket_view it is
-// that of the bucket), and no step() follows backward.
+// while backward still computes others, and drops the gradients at once, so no
+// step() follows backward. Without gradient_as_bucket_view this frees their
+// memory for the rest of backward; with it gradients are the bucket's memory,
+// which stays.
 //
 //   hooks::OptimizerInBackward steps([](std::vector<at::Tensor> parameters) {
 //     return std::make_unique<torch::optim::SGD>(parameters, 0.1);
